@@ -21,6 +21,7 @@ mod hot;
 mod iam;
 mod inbox;
 mod leaving;
+mod likes;
 mod live;
 mod losses;
 #[path = "../../shared/legacy/tests/migration/mod.rs"]

@@ -171,7 +171,7 @@ impl History {
                 assert_eq!(created[0].0.id.seq, self.model.latest);
             }
             22..28 => self.edit(id, seq, step).await,
-            28..32 => self.edit_several(id, step).await,
+            28..32 => self.edit_several(step).await,
             32..37 => {
                 self.board.remove(&[self.id(seq), self.id(seq + 3)]).await.unwrap();
                 self.model.notices.remove(&seq);
@@ -219,7 +219,7 @@ impl History {
     }
 
     /// Edits several notices, all of them or none.
-    async fn edit_several(&mut self, user: u64, step: usize) {
+    async fn edit_several(&mut self, step: usize) {
         let (expires_at, renotify, now) = (self.expiry(), self.rng.random::<bool>(), self.now());
         let seqs: BTreeSet<Seq> = (0..3).map(|_| self.rng.random_range(1..=self.model.latest + 1)).collect();
         let ids: Vec<NoticeId> = seqs.iter().rev().map(|&seq| self.id(seq)).collect();

@@ -207,7 +207,7 @@ fn a_token_costs_what_the_page_says() {
 /// Read units that a request's first token pays for, and those of each other token (docs/limits.md).
 const UNITS_OF_THE_FIRST_TOKEN: f64 = 100.0;
 const UNITS_OF_A_TOKEN: f64 = 25.0;
-const READS_A_MINUTE: u32 = 20;
+const READS_A_MINUTE: u32 = 8;
 
 #[test]
 fn a_request_pays_for_the_facts_that_it_reads() {

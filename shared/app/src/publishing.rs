@@ -95,8 +95,8 @@ impl Publishing {
             Published::Withheld(withheld) => return Ok(Reposting::Withheld(withheld)),
             Published::Full | Published::KeyReused => return Ok(Reposting::Full),
         };
-        let counts = self.stores.facts.reaction_counts(repost.reposted().unwrap_or(id)).await?;
-        Ok(Reposting::Stands { repost: repost.id, reposts: counts.counts.reposts })
+        let counts = self.stores.facts.counts_without_comments(repost.reposted().unwrap_or(id)).await?;
+        Ok(Reposting::Stands { repost: repost.id, reposts: counts.reposts })
     }
 
     /// Deletes the caller's repost of a post, or of the original of a repost, if there is one, also if the caller does
@@ -118,7 +118,7 @@ impl Publishing {
         let (posts, standing, head) =
             futures::try_join!(facts.posts(&ids), facts.standing(viewer, original.author), facts.head_of(original.author))?;
         match may_see(posts.get(&original).map_or(PostState::Gone, Post::state), standing) {
-            Ok(()) => Ok(Ok(facts.reaction_counts(original).await?.counts.reposts)),
+            Ok(()) => Ok(Ok(facts.counts_without_comments(original).await?.reposts)),
             // Posts are numbered without gaps, so there never was such a post.
             Err(Withheld::Gone) if original.seq > head.latest_seq => Ok(Err(Withheld::Gone)),
             Err(_) => Ok(Ok(0)),
@@ -198,7 +198,8 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post, or removes one, also from a post that is deleted now, if the viewer may see the
-    /// author's posts. A repost stands for its original. Returns the post's counts, which include the change.
+    /// author's posts. A repost stands for its original. Returns the post's counts without comments, which include the
+    /// change.
     pub async fn react(
         &self,
         viewer: impl Into<Viewer>,
@@ -212,9 +213,9 @@ impl Publishing {
             Err(withheld) => return Ok(Err(withheld)),
         };
         // The views are updated even if the counts cannot be read.
-        let (counts, shown) =
-            futures::join!(self.stores.facts.reaction_counts(post), self.sync.reaction(viewer.user, post, &state));
+        let counts = self.stores.facts.counts_without_comments(post);
+        let (counts, shown) = futures::join!(counts, self.sync.reaction(viewer.user, post, &state));
         shown?;
-        Ok(Ok(counts?.counts))
+        Ok(Ok(counts?))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A follow or unfollow holds one part until its transaction ends, so a part takes about a hundred changes a second. A
 //! part that holds up the same change twice in a row is split. Only the sum of a shard's parts has a meaning: an
-//! unfollow may take from another part than its follow added to.
+//! unfollow may take from another part than its follow added to. The counts of a post are split in the same way
+//! ([`super::post_counts`]).
 //!
 //! The counters also protect follows from an import of older posts. `imports_begun` is a fence, which an import raises
 //! in every part before its first post. A follow reads the first part of its shard, then the author's head, and
@@ -14,7 +15,7 @@
 //! says so. A follow that has read the head before is cancelled, and finds a private author ([decision
 //! 44](../../../docs/adr/0044-requests-wait-beside-the-pair.md)).
 
-use aws_sdk_dynamodb::types::ReturnValue;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use futures::future::try_join_all;
 use tidemark_domain::{UserId, ids::SHARDS};
 use tracing::warn;
@@ -24,10 +25,10 @@ use super::{
     item::{Attribute, Count, Item, number},
     read,
     schema::{self, CounterItem},
-    write::{Cancelled, Write, absent, at_most},
+    write::{Cancelled, Write, absent, at_most, unchanged},
 };
 
-/// The most parts of a shard. With 256 items for all shards, counters no longer limit the follows of one author.
+/// The most parts of a counter. With 256 items for all shards, counters no longer limit the follows of one author.
 const MOST_PARTS: u16 = 16;
 
 /// The number of parts that a split makes of one.
@@ -66,6 +67,10 @@ impl FollowerShard {
         Ok((author, Self { author, shard, parts: item.number_of_parts(), imports_begun, privacy, importing }))
     }
 
+    pub(crate) fn first<'a>(&self, facts: &'a Facts) -> First<'a> {
+        First { table: &facts.tables.counters, key: self.key(), attribute: CounterItem::parts, parts: self.parts }
+    }
+
     /// Adds to any part of the shard.
     pub(crate) fn add(&self, facts: &Facts, change: Changed) -> Write {
         let part = rand::random::<u16>() % self.parts;
@@ -89,40 +94,88 @@ pub(crate) struct Changed {
     pub(crate) requests: i64,
 }
 
+/// The first part of a counter, and the number of parts that a change knows of.
+#[derive(Debug, Clone)]
+pub(crate) struct First<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) key: Item,
+    pub(crate) attribute: Attribute,
+    pub(crate) parts: u16,
+}
+
 /// Finds the counters to split: those that hold up a change twice in a row. Two changes that meet by chance split
 /// nothing.
 #[derive(Debug, Default)]
-pub(crate) struct HeldUp(Option<UserId>);
+pub(crate) struct HeldUp(Option<Item>);
 
 impl HeldUp {
-    /// Notes why a transaction was cancelled. `counter` and `edge` are the indexes of its two writes. If the edge was
-    /// held too, the other change is one of the same pair, and a split would not help.
-    pub(crate) async fn note(
-        &mut self,
-        facts: &Facts,
-        shard: &FollowerShard,
-        cancelled: &Cancelled,
-        [counter, edge]: [usize; 2],
-    ) {
-        let by_others = matches!(cancelled, Cancelled::Conflict(held) if held.contains(&counter) && !held.contains(&edge));
-        let before = std::mem::replace(&mut self.0, by_others.then_some(shard.author));
+    /// Notes why a transaction was cancelled. `counter` and `fact` are the indexes of two of its writes. If the fact
+    /// was held too, the other change is one of the same fact, and a split would not help.
+    pub(crate) async fn note(&mut self, facts: &Facts, first: First<'_>, cancelled: &Cancelled, [counter, fact]: [usize; 2]) {
+        let by_others = matches!(cancelled, Cancelled::Conflict(held) if held.contains(&counter) && !held.contains(&fact));
+        let before = std::mem::replace(&mut self.0, by_others.then(|| first.key.clone()));
         if by_others && before == self.0 {
-            facts.split(shard).await;
+            facts.split(first).await;
         }
     }
 }
 
+/// The number of parts that the first part of a counter stores. If it cannot be read, there may be as many as possible.
+pub(crate) fn number_of_parts(stored: Option<Count>) -> u16 {
+    let parts = stored.map_or(Some(1), |Count(parts)| parts);
+    parts.map_or(MOST_PARTS, |parts| parts.clamp(1, MOST_PARTS.into()) as u16)
+}
+
+/// The sum of the counts of all parts; `None` if it is negative or one of them cannot be read.
+pub fn sum_of_parts(counts: impl IntoIterator<Item = Option<Count<i64>>>) -> Option<u64> {
+    let counts = counts.into_iter().map(|count| count.map_or(Some(0), |Count(count)| count.map(i128::from)));
+    u64::try_from(counts.sum::<Option<i128>>()?).ok()
+}
+
+/// A counter of parts for a repair.
+pub struct PartedCounter<'a> {
+    pub table: &'a str,
+    pub key: &'a (dyn Fn(u16) -> Item + Sync),
+    pub count: Attribute,
+    pub changes: Attribute,
+    pub parts: Attribute,
+}
+
+/// The stored items of a counter, by part.
+pub struct StoredParts(Vec<Option<Item>>);
+
+impl StoredParts {
+    /// The sum of the counts, and that of the change numbers; `None` if it cannot be read.
+    pub fn sums(&self, of: &PartedCounter<'_>) -> Result<[Option<u64>; 2]> {
+        let counts: Vec<Option<Count<i64>>> = self.values(of.count)?;
+        let changes: Vec<Option<Count>> = self.values(of.changes)?;
+        let changes = changes.into_iter().map(|part| part.map_or(Some(0), |Count(changes)| changes));
+        Ok([sum_of_parts(counts), changes.sum()])
+    }
+
+    /// Whether no part is stored.
+    pub fn is_absent(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    pub fn is_single(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    fn values<T: serde::de::DeserializeOwned>(&self, attribute: Attribute) -> Result<Vec<Option<T>>> {
+        self.0.iter().map(|item| item.as_ref().map_or(Ok(None), |item| attribute.optional(item))).collect()
+    }
+}
+
 impl CounterItem {
-    /// The number of parts, if this is the first. If it cannot be read, there may be as many as possible.
+    /// The number of parts, if this is the first.
     pub fn number_of_parts(&self) -> u16 {
-        let parts = self.parts.map_or(Some(1), |Count(parts)| parts);
-        parts.map_or(MOST_PARTS, |parts| parts.clamp(1, MOST_PARTS.into()) as u16)
+        number_of_parts(self.parts)
     }
 
     /// The sum of the counts of these parts; `None` if it is negative or one of them cannot be read.
     pub fn total(parts: &[Self], of: impl Fn(&Self) -> Option<Count<i64>>) -> Option<u64> {
-        let counts = parts.iter().map(|part| of(part).map_or(Some(0), |Count(count)| count.map(i128::from)));
-        u64::try_from(counts.sum::<Option<i128>>()?).ok()
+        sum_of_parts(parts.iter().map(of))
     }
 
     /// The sum; zero if it is negative or cannot be read, so that no response fails until reconcile repairs it.
@@ -185,19 +238,68 @@ impl Facts {
         .map(drop)
     }
 
-    /// Splits a shard further, unless a transaction holds its first part, or another change has split it.
-    async fn split(&self, shard: &FollowerShard) {
-        let parts = shard.parts * SPLIT;
+    /// Splits a counter further, unless a transaction holds its first part, or another change has split it.
+    async fn split(&self, First { table, key, attribute, parts: known }: First<'_>) {
+        let parts = known * SPLIT;
         if parts > MOST_PARTS {
             return;
         }
-        let known = absent(CounterItem::parts).or(at_most(CounterItem::parts, number(shard.parts)));
-        let update = Write::update(&self.tables.counters, shard.key()).set(CounterItem::parts, number(parts)).when(known);
+        let text = schema::key_text(attribute.table, &key);
+        let is_known = absent(attribute).or(at_most(attribute, number(known)));
+        let update = Write::update(table, key).set(attribute, number(parts)).when(is_known);
         // The change itself does not depend on the split.
         if let Err(error) = self.send_once("split", update, ReturnValue::None).await {
             let error = &error as &dyn std::error::Error;
-            warn!(author = %shard.author, shard = shard.shard, error, "a follower count was not split");
+            warn!(table = attribute.table, key = text, error, "a count was not split");
         }
+    }
+
+    /// The stored items of a counter. A part that is added later changes `parts` of the first.
+    pub async fn stored_parts(&self, operation: &'static str, of: &PartedCounter<'_>) -> Result<StoredParts> {
+        let first = self.get_one(operation, of.table, (of.key)(0)).await?;
+        let parts = first.as_ref().map(|first| of.parts.optional(first)).transpose()?.flatten();
+        let further = (1..number_of_parts(parts)).map(|part| self.get_one(operation, of.table, (of.key)(part)));
+        let further = try_join_all(further).await?;
+        Ok(StoredParts([first].into_iter().chain(further).collect()))
+    }
+
+    /// Makes the sum of a counter right if all its parts are as they were read. The first part gets what the others
+    /// have not counted. Without `right`, only change numbers that are not numbers begin again, at 1; no writer can
+    /// change one in the meantime, because its addition to it would fail. `with` is set in the first part too.
+    pub async fn set_count_of_parts(
+        &self,
+        operation: &'static str,
+        of: &PartedCounter<'_>,
+        StoredParts(stored): &StoredParts,
+        right: Option<u64>,
+        with: Option<(Attribute, AttributeValue)>,
+    ) -> Result<bool> {
+        let mut rest = right.map(i128::from);
+        let mut writes = Vec::new();
+        for (part, item) in stored.iter().enumerate().rev() {
+            let counted: Option<Count<i64>> = item.as_ref().map(|item| of.count.optional(item)).transpose()?.flatten();
+            let counted = counted.map_or(Some(0), |Count(count)| count);
+            let key = (of.key)(part as u16);
+            let update = Write::update(of.table, key.clone());
+            let mut write = match rest {
+                Some(rest) if part == 0 => {
+                    let set = update.set(of.count, number(rest));
+                    Some(with.iter().fold(set, |set, (attribute, value)| set.set(*attribute, value.clone())))
+                }
+                Some(_) if counted.is_none() => Some(update.set(of.count, number(0))),
+                _ => None,
+            };
+            rest = rest.map(|rest| rest - i128::from(counted.unwrap_or(0)));
+            let changes: Option<Count> = item.as_ref().map(|item| of.changes.optional(item)).transpose()?.flatten();
+            if matches!(changes, Some(Count(None))) {
+                let begun = write.unwrap_or_else(|| Write::update(of.table, key.clone()));
+                write = Some(begun.set(of.changes, number(1)));
+            }
+            let write = write.unwrap_or_else(|| Write::check(of.table, key));
+            let as_read = [of.count, of.changes, of.parts];
+            writes.push(as_read.iter().fold(write, |write, attribute| write.when(unchanged(*attribute, item.as_ref()))));
+        }
+        self.send_all(operation, writes).await
     }
 }
 
@@ -209,7 +311,7 @@ mod tests {
     fn part(attributes: &[(Attribute, i64)]) -> CounterItem {
         let mut item = schema::followers_counter(UserId::MIN, 3);
         for (attribute, value) in attributes {
-            item.insert(attribute.name().to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(value.to_string()));
+            item.insert(attribute.name().to_owned(), AttributeValue::N(value.to_string()));
         }
         read(item, Ok).unwrap()
     }

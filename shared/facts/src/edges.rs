@@ -393,7 +393,7 @@ impl Facts {
                 }
                 debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
                 if let [follow] = chunk {
-                    making.held_up.note(self, &shards[&follow.author], cancelled, FOLLOWED).await;
+                    making.held_up.note(self, shards[&follow.author].first(self), cancelled, FOLLOWED).await;
                 }
                 making.together = 1;
             }
@@ -438,7 +438,7 @@ impl Facts {
                     making.settle(author, refused);
                     continue;
                 }
-                making.held_up.note(self, shard, cancelled, FOLLOWED).await;
+                making.held_up.note(self, shard.first(self), cancelled, FOLLOWED).await;
             }
             if !making.attempts.done(written) {
                 return false;
@@ -587,7 +587,7 @@ impl Facts {
             writes.extend(self.uncount(&known, &shard));
             let written = self.transact("unfollow", writes).await;
             if let Ok(Err(cancelled)) = &written {
-                held_up.note(self, &shard, cancelled, PARTED).await;
+                held_up.note(self, shard.first(self), cancelled, PARTED).await;
             }
             if attempts.done(written) {
                 return Ok(Some(tombstone));

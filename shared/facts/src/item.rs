@@ -95,7 +95,8 @@ impl From<Bits> for ByteBuf {
     }
 }
 
-/// A count; `None` if it is not a number of this type. No response fails for that. Reconcile repairs the count.
+/// A count, or a set of numbers; `None` if it is not of this type. No response fails for that. Reconcile repairs the
+/// count.
 #[derive(Debug, Clone, Copy)]
 pub struct Count<N = u64>(pub Option<N>);
 

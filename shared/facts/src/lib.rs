@@ -22,6 +22,7 @@ mod notice_edits;
 pub mod notices;
 mod outage;
 pub mod people;
+mod post_counts;
 pub mod post_items;
 pub mod posts;
 pub mod reactions;

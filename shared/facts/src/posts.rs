@@ -12,9 +12,12 @@ use tidemark_domain::{
 use tracing::error;
 
 use super::{
-    Facts, Result, attempts, distinct,
+    Facts, Result, attempts,
+    counters::HeldUp,
+    distinct,
     heads::{read_head, read_head_of, still_latest, with_modes},
     item::{Item, encode, flag, number, string, variant},
+    post_counts::PostCounts,
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
     records::{new_record, valid_record},
     reposts::{Named, Naming, RepostEntry, quoter},
@@ -22,6 +25,9 @@ use super::{
     windows::Layout,
     write::{Cancelled, Write, absent, below, between, is, present, queried, still, still_number, unchanged},
 };
+
+/// The indexes of the original's count and of the author's head in the transaction of a repost.
+const REPOSTED: [usize; 2] = [2, 0];
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
@@ -84,10 +90,11 @@ impl Facts {
         let record = idempotency.map(|of| (schema::publish_record(post.author, &of.key), of.fingerprint.clone()));
         let mut publish = Publish { post: post.clone(), record, token: rand::random(), now };
         let mut tried: Option<(Post, AuthorHead)> = None;
-        let mut attempts = attempts("publish");
+        let (mut attempts, mut held_up) = (attempts("publish"), HeldUp::default());
         loop {
             attempts.next().await?;
             let (head, repeated, named) = self.head_and_record(&publish).await?;
+            let counts = named.counts;
             // A write with an unknown outcome may have created the author's post of that number.
             if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
                 && self.token_of(own.id).await? == Some(publish.token)
@@ -107,7 +114,11 @@ impl Facts {
                 return Ok(Published::Full);
             };
             // If a condition fails, another publish has written first, or this one has and its response was lost.
-            if attempts.done(self.write_post(&publish, &head, &new, &after).await) {
+            let written = self.write_post(&publish, counts, &head, &new, &after).await;
+            if let (Some(counts), Ok(Err(cancelled))) = (counts, &written) {
+                held_up.note(self, counts.first(self), cancelled, REPOSTED).await;
+            }
+            if attempts.done(written) {
                 return Ok(Published::Created(new, after));
             }
             tried = Some((new, after));
@@ -373,7 +384,7 @@ impl Facts {
         let is_own_head = |item: &Item| schema::is_head(item) && HeadItem::author.user(item).is_ok_and(|of| of == author);
         let (head, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(is_own_head);
         let head = head.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-        Ok((head, self.published_before(publish, records).await?, Self::read_named(posts, reactions, &entries)?))
+        Ok((head, self.published_before(publish, records).await?, Self::read_named(&publish.post, posts, reactions, &entries)?))
     }
 
     async fn published_before(&self, publish: &Publish, records: Vec<Item>) -> Result<Option<Published>> {
@@ -407,6 +418,7 @@ impl Facts {
     async fn write_post(
         &self,
         publish: &Publish,
+        counts: Option<PostCounts>,
         before: &AuthorHead,
         new: &Post,
         after: &AuthorHead,
@@ -417,6 +429,8 @@ impl Facts {
         item.write_token = Some(publish.token);
         let mut writes =
             vec![head.when(still_latest(before.latest_seq)), Write::put(posts, encode(&item)).when(absent(PostItem::item))];
+        // The count of a repost comes first of these.
+        writes.extend(self.reference_writes(new, counts).into_iter().rev());
         if publish.post.text != PostText::default() {
             writes.push(Write::put(posts, encode(&text_item(new.id, &publish.post.text, None))));
         }
@@ -424,7 +438,6 @@ impl Facts {
             let record = new_record(key.clone(), fingerprint, publish.now);
             writes.push(self.record_item_write(&RecordItem { post: Some(new.id.to_string()), ..record }, publish.now));
         }
-        writes.extend(self.reference_writes(new));
         self.transact("publish", writes).await
     }
 

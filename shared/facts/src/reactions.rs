@@ -11,10 +11,13 @@ use tidemark_domain::{
 };
 
 use super::{
-    Facts, Result, attempts, distinct,
+    Facts, Result, attempts,
+    counters::HeldUp,
+    distinct,
     heads::read_head,
-    item::{Attribute, Bits, Count, Item, encode, string},
+    item::{Attribute, Bits, Item, encode, string},
     merge::{Part, merged},
+    post_counts::{PostCounts, summed},
     post_items::read_post,
     read,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
@@ -25,15 +28,8 @@ use super::{
 /// Posts whose comments are counted at once.
 const POSTS_AT_ONCE: usize = 16;
 
-/// An item of counts.
-#[derive(Debug, Clone, Copy)]
-struct CountsPart {
-    /// `None` if the counts are of all posts of an author.
-    of: Option<PostId>,
-    counts: ReactionCounts,
-    /// The number of its changes.
-    changes: u64,
-}
+/// The indexes of the post's count and of the reaction in the transaction of a reaction.
+pub(crate) const REACTED: [usize; 2] = [1, 0];
 
 impl Facts {
     /// Returns the user's reactions to these authors' posts. Missing ones are left out.
@@ -58,11 +54,12 @@ impl Facts {
         given: bool,
         now: Timestamp,
     ) -> Result<Seen<(PostId, ReactionState)>> {
-        let (mut attempts, viewer) = (attempts("react"), viewer.into());
+        let (mut attempts, mut held_up, viewer) = (attempts("react"), HeldUp::default(), viewer.into());
         let user = viewer.user;
         loop {
             attempts.next().await?;
-            let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
+            let reactions = vec![schema::reaction(user, post.author), schema::post_reactions(post, 0)];
+            let reactions = (self.tables.reactions.as_str(), reactions);
             let posts = (self.tables.posts.as_str(), vec![schema::post(post), schema::head(post.author)]);
             // Only the entry of a reaction knows its time.
             let entry = if given { vec![] } else { vec![schema::reacted(user, reaction, post)] };
@@ -76,6 +73,7 @@ impl Facts {
                     Err(withheld) => Ok(Err(withheld)),
                 };
             }
+            let counts = PostCounts::take(post, &mut reactions)?;
             let head = heads.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
             let is_kept_out = head.is_private() && !self.kept_out(viewer, &[post.author]).await?.is_empty();
             let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
@@ -94,8 +92,9 @@ impl Facts {
             let Some(next) = next else { return Ok(Ok((post, known))) };
             // Otherwise another device of the user, another user of the same shard, or a block has been first.
             let entry = if given { Entry::New(now) } else { Entry::Old(entries.pop()) };
-            if self.transact("react", self.reaction_writes(user, post, &next, reaction, entry)?).await?.is_ok() {
-                return Ok(Ok((post, next)));
+            match self.transact("react", self.reaction_writes(user, counts, &next, reaction, entry)?).await? {
+                Ok(()) => return Ok(Ok((post, next))),
+                Err(cancelled) => held_up.note(self, counts.first(self), &cancelled, REACTED).await,
             }
         }
     }
@@ -132,15 +131,16 @@ impl Facts {
     ) -> Result<Vec<Relation>> {
         let read = |item: &Item| read_liker(item).map(|(.., liker)| (liker, liker));
         let key = [ReactionItem::shard, ReactionItem::item];
-        self.entries_of("likers", (post, schema::likers(post.seq, reaction)), &key, (before, limit), read).await
+        let shards = self.listed_partitions("likers", post).await?;
+        self.entries_of("likers", (shards, schema::likers(post.seq, reaction)), &key, (before, limit), read).await
     }
 
-    /// Returns at most `limit` entries of a post below `before`, newest first. Their sort keys begin with `first`, and
-    /// go on with a time and a user.
+    /// Returns at most `limit` entries of a post below `before`, newest first, from these partitions. Their sort keys
+    /// begin with `first`, and go on with a time and a user.
     pub(crate) async fn entries_of<T>(
         &self,
         operation: &'static str,
-        (post, first): (PostId, String),
+        (partitions, first): (Vec<String>, String),
         attributes: &[Attribute],
         (before, limit): (Option<Relation>, usize),
         read: fn(&Item) -> Result<(Relation, T)>,
@@ -160,8 +160,7 @@ impl Facts {
             }
             .boxed()
         };
-        let shards = (0..SHARDS).map(|shard| schema::follower_shard(post.author, shard));
-        merged(shards, before, limit, load).await
+        merged(partitions, before, limit, load).await
     }
 
     /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
@@ -177,6 +176,12 @@ impl Facts {
         items.iter().map(|item| ReactedItem::at.parsed(item, schema::reaction_of)).collect()
     }
 
+    /// Returns the exact counts of one post, without its comments.
+    pub async fn counts_without_comments(&self, post: PostId) -> Result<ReactionCounts> {
+        let parts = self.post_parts("counts_without_comments", &[post]).await?;
+        Ok(parts.get(&post).map(|parts| summed(parts).0).unwrap_or_default())
+    }
+
     /// Returns the exact counts of one post.
     pub async fn reaction_counts(&self, post: PostId) -> Result<CountsVersion> {
         Ok(self.reaction_counts_of(&[post]).await?.remove(&post).unwrap_or_default())
@@ -185,18 +190,19 @@ impl Facts {
     /// Returns the exact counts of each of these posts.
     pub async fn reaction_counts_of(&self, posts: &[PostId]) -> Result<HashMap<PostId, CountsVersion>> {
         let posts = distinct(posts);
-        let keys = posts.iter().flat_map(|&post| (0..SHARDS).map(move |shard| schema::post_reactions(post, shard))).collect();
-        let (parts, numbers) = futures::try_join!(self.counts("reaction_counts", keys), self.comment_numbers(&posts))?;
+        let (parts, numbers) = futures::try_join!(self.post_parts("reaction_counts", &posts), self.comment_numbers(&posts))?;
         let comments = numbers.into_iter().map(|(post, numbers)| async move {
             let (comments, changes) = self.comment_count(post, numbers.last).await?;
-            Ok(CountsPart { of: Some(post), counts: ReactionCounts { comments, ..ReactionCounts::default() }, changes })
+            Ok((post, (ReactionCounts { comments, ..ReactionCounts::default() }, changes)))
         });
-        let comments: Vec<CountsPart> = stream::iter(comments).buffer_unordered(POSTS_AT_ONCE).try_collect().await?;
+        let comments: Vec<(PostId, (ReactionCounts, u64))> =
+            stream::iter(comments).buffer_unordered(POSTS_AT_ONCE).try_collect().await?;
         let mut found: HashMap<PostId, CountsVersion> = posts.into_iter().map(|post| (post, CountsVersion::default())).collect();
-        for part in parts.into_iter().chain(comments) {
-            let Some(of) = part.of.and_then(|post| found.get_mut(&post)) else { continue };
-            of.counts = [of.counts, part.counts].into_iter().sum();
-            of.version += part.changes;
+        let summed = parts.iter().map(|(post, parts)| (*post, summed(parts)));
+        for (post, (counts, changes)) in summed.chain(comments) {
+            let Some(of) = found.get_mut(&post) else { continue };
+            of.counts = [of.counts, counts].into_iter().sum();
+            of.version += changes;
         }
         Ok(found)
     }
@@ -204,7 +210,10 @@ impl Facts {
     /// Returns the exact counts of all posts of an author, deleted ones included.
     pub async fn reactions_received(&self, author: UserId) -> Result<ReactionCounts> {
         let keys = (0..SHARDS).map(|shard| schema::author_reactions(author, shard)).collect();
-        Ok(self.counts("reactions_received", keys).await?.into_iter().map(|part| part.counts).sum())
+        let items = self.get("reactions_received", &self.tables.reactions, keys).await?;
+        let shards: Vec<ReactionCountsItem> = items.into_iter().map(|item| read(item, Ok)).collect::<Result<_>>()?;
+        // A shard that cannot be read takes nothing from the others.
+        Ok(shards.iter().map(|shard| summed(std::slice::from_ref(shard)).0).sum())
     }
 
     /// Returns the standing of a viewer with the author.
@@ -239,7 +248,7 @@ impl Facts {
                 }
                 continue;
             };
-            let mut writes = self.reaction_writes(user, post, &next, reaction, Entry::Old(entries.pop()))?;
+            let mut writes = self.reaction_writes(user, PostCounts::new(post), &next, reaction, Entry::Old(entries.pop()))?;
             if next.is_empty() && next.blocks == Blocks::default() {
                 // Nothing would find an empty state, so it is deleted.
                 let item = Write::delete(&self.tables.reactions, schema::reaction(user, post.author));
@@ -251,34 +260,15 @@ impl Facts {
         }
     }
 
-    async fn counts(&self, operation: &'static str, keys: Vec<Item>) -> Result<Vec<CountsPart>> {
-        let items = self.get(operation, &self.tables.reactions, keys).await?;
-        let counts = items.into_iter().map(|item| {
-            read(item, |ReactionCountsItem { shard, item, likes, favorites, reposts, changes }| {
-                let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{shard} {item}"));
-                let likes = count(likes, ReactionCountsItem::likes);
-                let favorites = count(favorites, ReactionCountsItem::favorites);
-                let reposts = count(reposts, ReactionCountsItem::reposts);
-                let counts = ReactionCounts { likes, favorites, reposts, comments: 0 };
-                Ok(CountsPart {
-                    of: schema::counted_post(&shard, &item),
-                    counts,
-                    changes: count(changes, ReactionCountsItem::changes),
-                })
-            })
-        });
-        counts.collect()
-    }
-
     pub(crate) fn reaction_writes(
         &self,
         user: UserId,
-        post: PostId,
+        counts: PostCounts,
         state: &ReactionState,
         reaction: Reaction,
         entry: Entry,
     ) -> Result<Vec<Write>> {
-        let reactions = &self.tables.reactions;
+        let (reactions, post) = (&self.tables.reactions, counts.post());
         let item = ReactionItem {
             shard: schema::follower_shard(post.author, user.shard()),
             item: schema::reaction_sort_key(user),
@@ -290,14 +280,12 @@ impl Facts {
             blocks: state.blocks.by_user.then_some(true),
         };
         let version = still_number(ReactionItem::version, state.version.saturating_sub(1));
-        let count = |key| {
-            let change = if matches!(entry, Entry::New(_)) { 1 } else { -1 };
-            Write::update(reactions, key).add(counted(reaction), change).add(ReactionCountsItem::changes, 1)
-        };
+        let change = if matches!(entry, Entry::New(_)) { 1 } else { -1 };
+        let total = Write::update(reactions, schema::author_reactions(post.author, user.shard()));
         let mut writes = vec![
             Write::put(reactions, encode(&item)).when(version),
-            count(schema::post_reactions(post, user.shard())),
-            count(schema::author_reactions(post.author, user.shard())),
+            counts.add(self, user, counted(reaction), change),
+            total.add(counted(reaction), change).add(ReactionCountsItem::changes, 1),
         ];
         writes.extend(self.entry_writes(user, post, reaction, entry)?);
         Ok(writes)

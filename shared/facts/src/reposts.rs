@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use tidemark_domain::{
     AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, StoreError, Timestamp, UserId, Viewer,
     ids::SHARDS,
@@ -13,11 +13,12 @@ use tidemark_domain::{
 
 use super::{
     Facts, Published, Result, SHARDS_AT_ONCE, attempts,
-    item::{Count, Item, number, string},
+    item::{Item, number, string},
+    post_counts::{PostCounts, post_counter},
     post_items::read_post,
     reactions::read_reactions,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem, ReposterItem},
-    write::{Write, absent, between, count_queried, each_queried, is, only, present, queried, unchanged},
+    write::{Write, absent, between, count_queried, each_queried, is, only, present, queried},
 };
 
 /// A user's repost in the list of its original.
@@ -42,6 +43,8 @@ pub(crate) struct Named {
     blocks: Blocks,
     /// Of a repost.
     pub(crate) entry: Option<RepostEntry>,
+    /// Those of the original of a repost.
+    pub(crate) counts: Option<PostCounts>,
 }
 
 /// What follows from the post that a new one names.
@@ -91,27 +94,29 @@ impl Facts {
         }
     }
 
-    /// Makes the count of a post's reposts by the users of a shard the number of their entries.
-    pub async fn recount_reposts(&self, original: PostId, shard: u16) -> Result<()> {
+    /// Makes the count of a post's reposts the number of their entries.
+    pub async fn recount_reposts(&self, original: PostId) -> Result<()> {
         const OPERATION: &str = "recount_reposts";
-        let (reactions, counts) = (&self.tables.reactions, schema::post_reactions(original, shard));
         let first = schema::reposters(original.seq);
+        let key = |part| schema::post_reactions(original, part);
+        let counter = post_counter(self, ReactionCountsItem::reposts, &key);
         let mut attempts = attempts(OPERATION);
         loop {
             attempts.next().await?;
-            // An entry that comes or goes meanwhile changes the number of changes.
-            let stored = self.get_one(OPERATION, reactions, counts.clone()).await?;
-            let partition = is(ReactionItem::shard, string(schema::follower_shard(original.author, shard)));
-            let range = between(ReactionItem::item, string(&first), string(format!("{first}~")));
-            let entries = self.query(reactions, [partition, range]).consistent_read(true);
-            let right = count_queried(OPERATION, entries).await?;
-            if stored.is_none() && right == 0 {
+            // An entry that comes or goes meanwhile changes the number of changes of a part.
+            let stored = self.stored_parts(OPERATION, &counter).await?;
+            let count = |shard| {
+                let partition = is(ReactionItem::shard, string(schema::follower_shard(original.author, shard)));
+                let range = between(ReactionItem::item, string(&first), string(format!("{first}~")));
+                count_queried(OPERATION, self.query(&self.tables.reactions, [partition, range]).consistent_read(true))
+            };
+            let right = try_join_all((0..SHARDS).map(count)).await?.into_iter().sum();
+            if stored.is_absent() && right == 0 {
                 return Ok(());
             }
             attempts.outcome()?;
-            let set = Write::update(reactions, counts.clone()).set(ReactionCountsItem::reposts, number(right));
-            let set = set.when(unchanged(ReactionCountsItem::changes, stored.as_ref()));
-            if attempts.done(self.send(OPERATION, set).await.map(|sent| sent.then_some(()).ok_or(()))) {
+            let set = self.set_post_count(OPERATION, &counter, &stored, Some(right)).await;
+            if attempts.done(set.map(|sent| sent.then_some(()).ok_or(()))) {
                 return Ok(());
             }
         }
@@ -121,14 +126,16 @@ impl Facts {
     pub async fn reposters(&self, original: PostId, before: Option<Relation>, limit: usize) -> Result<Vec<Reposter>> {
         let read = |item: &Item| read_reposter(item).map(|(_, entry)| (entry.by, entry));
         let attributes = [ReposterItem::shard, ReposterItem::item, ReposterItem::repost];
-        self.entries_of("reposters", (original, schema::reposters(original.seq)), &attributes, (before, limit), read).await
+        let shards = self.listed_partitions("reposters", original).await?;
+        self.entries_of("reposters", (shards, schema::reposters(original.seq)), &attributes, (before, limit), read).await
     }
 
     /// Returns at most `limit` quotes of a post by others below `before`, newest first.
     pub async fn quotes(&self, original: PostId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
         let read = |item: &Item| ReactionItem::item.parsed(item, schema::quoter_of).map(|(_, by, _)| (by, by));
         let attributes = [ReactionItem::shard, ReactionItem::item];
-        self.entries_of("quotes", (original, schema::quoters(original.seq)), &attributes, (before, limit), read).await
+        let shards = (0..SHARDS).map(|shard| schema::follower_shard(original.author, shard)).collect();
+        self.entries_of("quotes", (shards, schema::quoters(original.seq)), &attributes, (before, limit), read).await
     }
 
     /// Returns all other users who quote a post, and the number of their quotes.
@@ -187,11 +194,15 @@ impl Facts {
             posts.push(schema::head(original.author));
         }
         let entry = of.reposted().map(|original| schema::repost(new.author, original));
-        [posts, vec![schema::reaction(new.author, original.author)], entry.into_iter().collect()]
+        let counts = of.reposted().map(|original| schema::post_reactions(original, 0));
+        let reactions = [schema::reaction(new.author, original.author)].into_iter().chain(counts);
+        [posts, reactions.collect(), entry.into_iter().collect()]
     }
 
     /// Decodes what was read with these keys, without the author's own head.
-    pub(crate) fn read_named(posts: Vec<Item>, reactions: Vec<Item>, entries: &[Item]) -> Result<Named> {
+    pub(crate) fn read_named(new: &NewPost, posts: Vec<Item>, mut reactions: Vec<Item>, entries: &[Item]) -> Result<Named> {
+        let original = new.of.and_then(Reference::reposted);
+        let counts = original.map(|original| PostCounts::take(original, &mut reactions)).transpose()?;
         let (heads, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(schema::is_head);
         let heads = heads.into_iter().map(super::heads::read_head).collect::<Result<Vec<_>>>()?;
         let reactions = reactions.into_iter().map(|item| Ok(read_reactions(item)?.2.blocks)).collect::<Result<Vec<Blocks>>>()?;
@@ -200,6 +211,7 @@ impl Facts {
             is_private: heads.iter().any(AuthorHead::is_private),
             blocks: reactions.first().copied().unwrap_or_default(),
             entry: entries.first().map(read_entry).transpose()?,
+            counts,
         })
     }
 
@@ -238,7 +250,7 @@ impl Facts {
     /// the other, and, for a repost, its entries and its count. The transaction does not name the original: all reposts
     /// of a popular post would lock one item, and delay its deletion. A repost or quote that overlaps the deletion, or
     /// a change of privacy, counts as one from before it: the original is then unavailable in it.
-    pub(crate) fn reference_writes(&self, post: &Post) -> Vec<Write> {
+    pub(crate) fn reference_writes(&self, post: &Post, counts: Option<PostCounts>) -> Vec<Write> {
         let (reactions, user) = (&self.tables.reactions, post.id.author);
         let Some(of) = post.of else { return Vec::new() };
         let mut writes = Vec::new();
@@ -246,22 +258,21 @@ impl Facts {
             let blocks = Write::check(reactions, schema::reaction(user, of.original().author));
             writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
         }
-        writes.extend(self.repost_writes(post, true));
+        writes.extend(self.repost_writes(post, counts));
         writes.extend(quoter(post).map(|entry| Write::put(reactions, entry)));
         writes
     }
 
-    /// The entries of a post that is a repost, and its count; without `is_listed`, the user's entry alone.
-    pub(crate) fn repost_writes(&self, post: &Post, is_listed: bool) -> Vec<Write> {
+    /// The entries of a post that is a repost, and its count; without counts, the user's entry alone.
+    pub(crate) fn repost_writes(&self, post: &Post, counts: Option<PostCounts>) -> Vec<Write> {
         let Some(original) = post.reposted() else { return Vec::new() };
         let (reactions, user, at) = (&self.tables.reactions, post.id.author, post.created_at);
         let entry = schema::repost_item(user, original, at, post.id.seq);
         let mut writes = vec![Write::put(&self.tables.reacted, entry).when(absent(ReactedItem::user))];
-        if is_listed {
-            let count = Write::update(reactions, schema::post_reactions(original, user.shard()));
+        if let Some(counts) = counts {
             writes.extend([
                 Write::put(reactions, schema::reposter_item(original, Relation { since: at, user }, post.id.seq)),
-                count.add(ReactionCountsItem::reposts, 1).add(ReactionCountsItem::changes, 1),
+                counts.add(self, user, ReactionCountsItem::reposts, 1),
             ]);
         }
         writes
@@ -273,8 +284,8 @@ impl Facts {
         let (reactions, reacted) = (&self.tables.reactions, &self.tables.reacted);
         let by_user = schema::repost(user, original);
         let by_original = schema::reposter(original, Relation { since: entry.at, user });
-        let counts = schema::post_reactions(original, user.shard());
-        let wanted = [(reacted.as_str(), vec![by_user.clone()]), (reactions.as_str(), vec![by_original.clone(), counts.clone()])];
+        let counts = schema::post_reactions(original, 0);
+        let wanted = [(reacted.as_str(), vec![by_user.clone()]), (reactions.as_str(), vec![by_original.clone(), counts])];
         let [of_user, of_original] = self.batch_get("repost_removal", wanted).await?;
         let (listed, counted): (Vec<Item>, Vec<Item>) =
             of_original.into_iter().partition(|item| ReposterItem::repost.of(item).is_some());
@@ -285,11 +296,7 @@ impl Facts {
         }
         if listed.iter().any(|item| number_of(ReposterItem::repost, item) == Some(entry.seq)) {
             writes.push(Write::delete(reactions, by_original).when(present(ReposterItem::repost)));
-            let count = counted.first().map(|item| ReactionCountsItem::reposts.optional::<Count>(item)).transpose()?.flatten();
-            if matches!(count, Some(Count(Some(1..)))) {
-                let count = Write::update(reactions, counts).add(ReactionCountsItem::reposts, -1);
-                writes.push(count.add(ReactionCountsItem::changes, 1).when(present(ReactionCountsItem::reposts)));
-            }
+            writes.extend(PostCounts::take_repost(self, original, counted.first())?);
         }
         Ok(writes)
     }

@@ -21,8 +21,8 @@
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `applied` L of N (token of each of the last eight changes, and how many posts it changed), `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N (a block changes it too), `liked` B, `favorited` B (roaring), `given_at` N ms (of the reaction that this version gave), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
-//! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not, and of those who repost it | `likes` N, `favorites` N, `reposts` N, `changes` N | react, publish, delete |
-//! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
+//! | reactions | `shard` S, `item` S `post#<seq>` | number of users who have reacted to a post, deleted or not, and of those who repost it: the first part, in shard `seq` mod 16, or one of its parts, in the shards after it. The first part has the number of parts, and the shards with users in the lists below | `likes` N, `favorites` N, `reposts` N, `changes` N, `parts` N, `listed` NS | react, publish, delete, migrate, reconcile |
+//! | reactions | `shard` S, `item` S `total` | number of reactions of the users of that shard to all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `<like or favorite>#<seq>#<ms>#<user>` | a user of that shard who has reacted to a post, deleted or not, at this time, which is that of the entry in `reacted` | | react, reconcile |
 //! | reactions | `shard` S, `item` S `repost#<seq>#<ms>#<user>` | a user of that shard who reposts a post, deleted or not, at this time, which is that of the repost | `repost` N (the number of the user's post) | publish, delete, reconcile |
 //! | reactions | `shard` S, `item` S `naming#<seq>#<ms>#<user>#<number>` | a user of that shard who quotes a post of another author, and the number and time of the quote | | publish, delete, migrate |
@@ -63,8 +63,9 @@
 //! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
 //!   idempotency record;
 //! - for a new list, the lists and idempotency record;
-//! - for a reaction, the reaction, its two counts and its entry among those of the post, which lie in one partition,
-//!   and its entry among those of the user; a given reaction requires that its item has no block;
+//! - for a reaction, the reaction, its count of the author and its entry among those of the post, which lie in one
+//!   partition, its count of the post, and its entry among those of the user; a given reaction requires that its item
+//!   has no block;
 //! - for a comment, the comment, its two counts, its entry among those of the user, and idempotency record, on the
 //!   condition that its number has no comment and that the two users have no block; for its withdrawal, the same four;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
@@ -224,7 +225,10 @@ items! {
     maybe { version: u32, liked: Bits, favorited: Bits, given_at: u64, blocked: bool, blocks: bool };
 
     ReactionCountsItem in "reactions" { shard: String, item: String }
-    maybe { likes: Count, favorites: Count, reposts: Count, changes: Count };
+    maybe {
+        likes: Count<i64>, favorites: Count<i64>, reposts: Count<i64>, changes: Count, parts: Count,
+        listed: Count<Vec<u16>>
+    };
 
     #[derive(Serialize)]
     ReposterItem in "reactions" { shard: String, item: String, repost: u64 };

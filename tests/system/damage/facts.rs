@@ -152,18 +152,31 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "reads-beyond", "user": scene.reader, "author": scene.author, "latest": 5 })
     }),
     ("likes of a post counted too high", &async |scene: &Scene| {
-        let shard = scene.reader.shard();
-        scene.set("ReactionsTable", schema::post_reactions(scene.post(2), shard), &[("likes", n(7))]).await;
-        json!({ "kind": "post-reactions", "post": scene.post(2), "shard": shard, "reaction": "like", "seen": 7, "right": 1 })
+        scene.set("ReactionsTable", schema::post_reactions(scene.post(2), 0), &[("likes", n(7))]).await;
+        json!({ "kind": "post-reactions", "post": scene.post(2), "reaction": "like", "seen": 7, "right": 1 })
+    }),
+    ("likes of a post counted too high in a part of split counts", &async |scene: &Scene| {
+        scene.set("ReactionsTable", schema::post_reactions(scene.post(2), 0), &[("parts", n(4))]).await;
+        scene.put("ReactionsTable", schema::post_reactions(scene.post(2), 3), &[("likes", n(6))]).await;
+        json!({ "kind": "post-reactions", "post": scene.post(2), "reaction": "like", "seen": 7, "right": 1 })
+    }),
+    ("a part of counts that no response reads", &async |scene: &Scene| {
+        scene.world.delete_item("ReactionsTable", schema::post_reactions(scene.post(2), 0)).await;
+        scene.put("ReactionsTable", schema::post_reactions(scene.post(2), 3), &[("likes", n(1))]).await;
+        json!({ "kind": "post-reactions", "post": scene.post(2), "reaction": "like", "seen": 0, "right": 1 })
+    }),
+    ("a shard of users whom the list of a post would not read", &async |scene: &Scene| {
+        let other = AttributeValue::Ns(vec![((scene.reader.shard() + 1) % 16).to_string()]);
+        scene.set("ReactionsTable", schema::post_reactions(scene.post(2), 0), &[("listed", other)]).await;
+        json!({ "kind": "post-reactions", "post": scene.post(2), "reaction": "like", "seen": null, "right": 1 })
     }),
     ("favorites of a post counted without a favorite", &async |scene: &Scene| {
-        scene.put("ReactionsTable", schema::post_reactions(scene.post(3), 5), &[("favorites", n(2))]).await;
-        json!({ "kind": "post-reactions", "post": scene.post(3), "shard": 5, "reaction": "favorite", "seen": 2, "right": 0 })
+        scene.put("ReactionsTable", schema::post_reactions(scene.post(3), 0), &[("favorites", n(2))]).await;
+        json!({ "kind": "post-reactions", "post": scene.post(3), "reaction": "favorite", "seen": 2, "right": 0 })
     }),
     ("a favorite of a post not counted", &async |scene: &Scene| {
-        let shard = scene.reader.shard();
-        scene.world.delete_item("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
-        json!({ "kind": "post-reactions", "post": scene.post(4), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
+        scene.world.delete_item("ReactionsTable", schema::post_reactions(scene.post(4), 0)).await;
+        json!({ "kind": "post-reactions", "post": scene.post(4), "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("likes of an author counted too high", &async |scene: &Scene| {
         let shard = scene.reader.shard();
@@ -256,15 +269,15 @@ pub(super) const ALL: &[Damage] = &[
         json!([of("quote-missing", 2), of("quote-ghost", 1)])
     }),
     ("reposts of a post counted too high", &async |scene: &Scene| {
-        let (original, shard) = (scene.post(2), scene.reader.shard());
-        scene.set("ReactionsTable", schema::post_reactions(original, shard), &[("reposts", n(5))]).await;
-        json!({ "kind": "post-reposts", "original": original, "shard": shard, "seen": 5, "right": 0 })
+        let original = scene.post(2);
+        scene.set("ReactionsTable", schema::post_reactions(original, 0), &[("reposts", n(5))]).await;
+        json!({ "kind": "post-reposts", "original": original, "seen": 5, "right": 0 })
     }),
     ("reposts of a post not counted", &async |scene: &Scene| {
-        let (original, shard) = (scene.post(2), scene.reader.shard());
+        let original = scene.post(2);
         repost(scene).await;
-        scene.world.update_item("ReactionsTable", schema::post_reactions(original, shard), &[], &["reposts"]).await;
-        json!({ "kind": "post-reposts", "original": original, "shard": shard, "seen": 0, "right": 1 })
+        scene.world.update_item("ReactionsTable", schema::post_reactions(original, 0), &[], &["reposts"]).await;
+        json!({ "kind": "post-reposts", "original": original, "seen": 0, "right": 1 })
     }),
     ("comments counted too high", &async |scene: &Scene| {
         let id = comment(scene).await;

@@ -84,7 +84,7 @@ async fn with_counts(scene: &Scene<'_>, count: AttributeValue) {
         ("CountersTable", schema::followers_counter(author, shard), &["count"]),
         ("PostsTable", schema::head(author), &["posts"]),
         ("ReactionsTable", schema::author_reactions(author, shard), &["likes", "favorites"]),
-        ("ReactionsTable", schema::post_reactions(scene.post(2), shard), &["likes", "favorites"]),
+        ("ReactionsTable", schema::post_reactions(scene.post(2), 0), &["likes", "favorites"]),
     ] {
         let set: Vec<_> = attributes.iter().map(|attribute| (*attribute, count.clone())).collect();
         scene.set(table, key, &set).await;

@@ -243,7 +243,7 @@ fn a_repair_does_nothing_if_the_data_has_changed() {
             Correction::SetCount(Recount { changes: None, ..followings }),
             Correction::SetCount(Recount { seen: None, ..followings }),
             Correction::SetCount(of(Counter::Followers { author, shard })),
-            Correction::SetCount(of(Counter::PostReactions { post, shard, reaction })),
+            Correction::SetCount(of(Counter::PostReactions { post, reaction })),
             Correction::SetCount(of(Counter::AuthorReactions { author, shard, reaction })),
             Correction::SetPosts { author, right, latest: 4, deletions: None },
             Correction::SetPosts { author, right, latest: 5, deletions: Some(1) },

@@ -46,7 +46,7 @@ impl FanOuts {
             if post.deleted {
                 return Ok(());
             }
-            let counts = self.stores.facts.reaction_counts(id).await?.counts;
+            let counts = self.stores.facts.counts_without_comments(id).await?;
             match post.step.after(counts) {
                 // The loop looks again even after a success: the counts may have been older than those on which another
                 // task relied when it left the step as it was.

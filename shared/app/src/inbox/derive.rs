@@ -234,15 +234,15 @@ impl Inboxes {
         let reacted = async |reaction| {
             let acted = given.iter().filter(|(_, state)| state.of(reaction).contains(post.seq));
             let acted = acted.map(|(user, _)| *user).collect();
-            Ok((facts.reaction_counts(post).await?.counts.of(reaction), acted, 0))
+            Ok((facts.counts_without_comments(post).await?.of(reaction), acted, 0))
         };
         match kind {
             GroupKind::Like => reacted(Reaction::Like).await,
             GroupKind::Favorite => reacted(Reaction::Favorite).await,
             GroupKind::Repost => {
                 let pairs = pairs();
-                let (counts, acted) = futures::try_join!(facts.reaction_counts(post), facts.reposting(&pairs))?;
-                Ok((counts.counts.reposts, of_pairs(acted), 0))
+                let (counts, acted) = futures::try_join!(facts.counts_without_comments(post), facts.reposting(&pairs))?;
+                Ok((counts.reposts, of_pairs(acted), 0))
             }
             GroupKind::Quote => {
                 let (all, quotes) = facts.quoters(post).await?;

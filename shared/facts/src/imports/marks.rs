@@ -4,9 +4,11 @@ use tidemark_domain::{PostId, Reaction, ReadState, Seq, SeqSet, Timestamp, UserI
 
 use crate::{
     Facts, Result, attempts,
+    counters::HeldUp,
     item::{Bits, Item},
+    post_counts::PostCounts,
     post_items::post_of,
-    reactions::{Entry, read_reactions},
+    reactions::{Entry, REACTED, read_reactions},
     reads::read_reads,
     schema::{self, ReadsItem},
     write::Cancelled,
@@ -76,12 +78,14 @@ impl Facts {
         unless_blocked: bool,
     ) -> Result<ImportedReaction> {
         const OPERATION: &str = "import_reaction";
-        let mut attempts = attempts(OPERATION);
+        let (mut attempts, mut held_up) = (attempts(OPERATION), HeldUp::default());
         loop {
             attempts.next().await?;
-            let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
+            let reactions = vec![schema::reaction(user, post.author), schema::post_reactions(post, 0)];
+            let reactions = (self.tables.reactions.as_str(), reactions);
             let posts = (self.tables.posts.as_str(), vec![schema::post(post)]);
             let [mut reactions, posts] = self.batch_get(OPERATION, [reactions, posts]).await?;
+            let counts = PostCounts::take(post, &mut reactions)?;
             if !posts.iter().any(|item: &Item| post_of(item).is_ok()) {
                 return Ok(ImportedReaction::UnknownPost);
             }
@@ -91,7 +95,7 @@ impl Facts {
                 return Ok(ImportedReaction::Blocked);
             }
             attempts.outcome()?;
-            let mut writes = self.reaction_writes(user, post, &next, reaction, Entry::New(at))?;
+            let mut writes = self.reaction_writes(user, counts, &next, reaction, Entry::New(at))?;
             let checks = writes.len();
             writes.push(self.still_here(user, post.author.shard()));
             writes.extend((user != post.author).then(|| self.still_here(post.author, user.shard())));
@@ -100,6 +104,9 @@ impl Facts {
                 && failed.iter().any(|failed| *failed >= checks)
             {
                 return Ok(ImportedReaction::Erased);
+            }
+            if let Ok(Err(cancelled)) = &written {
+                held_up.note(self, counts.first(self), cancelled, REACTED).await;
             }
             if attempts.done(written) {
                 return Ok(ImportedReaction::Written);

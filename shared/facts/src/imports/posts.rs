@@ -12,6 +12,7 @@ use crate::{
     Facts, Result, attempts, distinct,
     heads::{read_head, still_latest, with_modes},
     item::{Item, Stored, encode, number},
+    post_counts::PostCounts,
     post_items::{post_item, post_of, text_item},
     reposts::{quoter, read_entry},
     schema::{self, HeadItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem},
@@ -157,8 +158,7 @@ impl Facts {
             let put = Write::put(&self.tables.reactions, entry).when(absent(ReactionItem::item));
             let mut writes = vec![stands.when(absent(PostItem::tombstone)), put];
             if of.reposted().is_some() {
-                let count = Write::update(&self.tables.reactions, schema::post_reactions(original, user.shard()));
-                writes.push(count.add(ReactionCountsItem::reposts, 1).add(ReactionCountsItem::changes, 1));
+                writes.push(PostCounts::new(original).add(self, user, ReactionCountsItem::reposts, 1));
             }
             writes.push(self.still_here(original.author, user.shard()));
             if attempts.done(self.transact(OPERATION, writes).await) {
@@ -220,7 +220,7 @@ impl Facts {
             writes.push(Write::put(posts, encode(&item)).when(absent(PostItem::item)));
             if !post.deleted {
                 // The original is not here yet, perhaps.
-                writes.extend(self.repost_writes(post, false));
+                writes.extend(self.repost_writes(post, None));
             }
             let is_edited = post.revision > 1 && !post.deleted;
             if is_edited || *text != PostText::default() {

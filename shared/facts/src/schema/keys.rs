@@ -366,9 +366,14 @@ pub fn reaction(user: UserId, author: UserId) -> Item {
     of_shard(author, user.shard(), reaction_sort_key(user))
 }
 
-/// reactions: counts of a post among the users of a shard.
-pub fn post_reactions(post: PostId, shard: u16) -> Item {
-    of_shard(post.author, shard, post_sort_key(post.seq))
+/// reactions: a part of the counts of a post. The first parts of an author's posts lie in different shards.
+pub fn post_reactions(post: PostId, part: u16) -> Item {
+    of_shard(post.author, part_shard(post.seq, part), post_sort_key(post.seq))
+}
+
+/// reactions: the shard of a part of the counts of a post.
+pub fn part_shard(seq: Seq, part: u16) -> u16 {
+    ((seq % u64::from(SHARDS)) as u16 + part) % SHARDS
 }
 
 /// reactions: the post in the key of its counts.
@@ -960,7 +965,9 @@ mod tests {
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
         assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
         assert_eq!(reacting_user("total"), None);
-        let item = post_reactions(id, 3);
+        let shards = [0, 1, 15].map(|part| text(&post_reactions(PostId::new(author, 18), part), "shard"));
+        assert_eq!(shards, ["7#02", "7#03", "7#01"]);
+        let item = post_reactions(id, 0);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));
         assert_eq!((counted_post("7#03", "post#0000000000000003"), counted_post("7#03", "total")), (Some(id), None));
         assert_eq!(text(&author_reactions(author, 3), "item"), "total");

@@ -7,11 +7,18 @@ use tidemark_domain::{
     Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants,
 };
 
+use tidemark_facts::{
+    counters::sum_of_parts,
+    item::Count,
+    schema::{ReactionCountsItem, part_shard},
+};
+
 use super::{
     Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedQuote, ListedReaction, ListedRepost, Recount,
     Remedy, StoredRecord, Subject,
     comments::{self, PostComments},
 };
+use crate::facts::changes_of;
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +88,7 @@ pub struct StoredBlock {
 }
 
 /// The reactions that the users of one shard have given to one author.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ReactionShard {
     /// Whether no item is damaged, and reconcile looks at a shard of this size. The counts of a bigger one are exact by
     /// construction, and would change before they could be checked.
@@ -97,20 +104,15 @@ pub struct ReactionShard {
     pub likers: Option<Vec<(ListedReaction, Timestamp)>>,
     /// The numbers of comments of users on the posts; `None` if reconcile does not look at so many.
     pub commented: Option<Vec<((Seq, UserId), StoredCount)>>,
-    /// The stored counts of each post.
-    pub posts: HashMap<Seq, ShardCounts>,
-    /// Of all posts together.
-    pub total: ShardCounts,
+    /// The parts of counts of posts that lie in this shard.
+    pub posts: HashMap<Seq, ReactionCountsItem>,
+    /// The stored counts of likes and favorites of all posts together, in the order of [`Reaction::ALL`].
+    pub total: [StoredCount; 2],
     /// The reposts in the lists of the posts.
     pub reposts: Vec<ListedRepost>,
     /// The quotes in the lists of the posts; `None` if reconcile does not look at so many.
     pub quotes: Option<Vec<ListedQuote>>,
-    /// The stored count of reposts of each post.
-    pub repost_counts: HashMap<Seq, StoredCount>,
 }
-
-/// The stored counts of likes and favorites in one item, in the order of [`Reaction::ALL`].
-pub type ShardCounts = [StoredCount; 2];
 
 impl ReactionShard {
     /// The entries that the users' lists must have for posts of this author, each with the version of the reactions.
@@ -252,14 +254,15 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Diffe
         Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, at, version })
     };
     for (number, shard) in facts.reactions.iter().enumerate().filter(|(_, shard)| shard.whole) {
-        found.extend(reactions(user, number as u16, shard));
+        found.extend(totals(user, number as u16, shard));
         found.extend(shard.unlisted.iter().map(|&(entry, version)| {
             let at = shard.likers.iter().flatten().find(|(liker, _)| *liker == entry).map(|(_, at)| *at);
             list(Kind::ReactionUnlisted, entry, true, at, version)
         }));
         found.extend(likers(user, shard));
     }
-    found.extend(reposts(facts, missing));
+    found.extend(post_counts(facts, missing));
+    found.extend(reposts(facts));
     found.extend(facts.reacted.iter().filter_map(|entry| {
         let given = facts.given.get(&entry.post.author).cloned().unwrap_or_default();
         let ghost = !given.of(entry.reaction).contains(entry.post.seq);
@@ -402,43 +405,98 @@ fn given_in<'a>(shards: impl IntoIterator<Item = &'a ReactionShard>) -> HashMap<
     given
 }
 
-fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
+fn totals(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
     let given = given_in([stored]);
-    let seqs: BTreeSet<Seq> = given.keys().chain(stored.posts.keys()).copied().collect();
-    let mut found = Vec::new();
-    for (index, reaction) in Reaction::ALL.into_iter().enumerate() {
-        found.extend(seqs.iter().filter_map(|seq| {
-            let count = stored.posts.get(seq).copied().unwrap_or_default()[index];
-            let of = Counter::PostReactions { post: PostId::new(author, *seq), shard, reaction };
-            count.differs(Kind::PostReactions, of, given.get(seq).map_or(0, |counts| counts.of(reaction)))
-        }));
+    let differs = |(index, reaction): (usize, Reaction)| {
         let of = Counter::AuthorReactions { author, shard, reaction };
         let total = given.values().map(|counts| counts.of(reaction)).sum();
-        found.extend(stored.total[index].differs(Kind::AuthorReactions, of, total));
-    }
-    found
+        stored.total[index].differs(Kind::AuthorReactions, of, total)
+    };
+    Reaction::ALL.into_iter().enumerate().filter_map(differs).collect()
 }
 
-/// Compares the counts of an author's posts with the listed reposts, and lists with the posts.
-fn reposts(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
-    let mut found = Vec::new();
-    for (shard, stored) in facts.reactions.iter().enumerate().filter(|(_, shard)| shard.whole) {
-        let mut right: HashMap<Seq, u64> = stored.repost_counts.keys().map(|seq| (*seq, 0)).collect();
-        let standing = stored.reposts.iter().filter(|listed| !facts.ghost_reposts.contains(listed));
-        let unlisted = missing.iter().filter_map(|missing| match missing {
-            Unlisted::Repost(user, original) => {
-                (original.author == facts.user && usize::from(user.shard()) == shard).then_some(original.seq)
-            }
-            Unlisted::Follow(..) | Unlisted::Request(..) => None,
-        });
-        for seq in standing.map(|listed| listed.original.seq).chain(unlisted) {
-            *right.entry(seq).or_default() += 1;
-        }
-        found.extend(right.into_iter().filter_map(|(seq, right)| {
-            let of = Counter::PostReposts { original: PostId::new(facts.user, seq), shard: shard as u16 };
-            stored.repost_counts.get(&seq).copied().unwrap_or_default().differs(Kind::PostReposts, of, right)
-        }));
+/// Compares the counts of an author's posts with the users' reactions and with the listed reposts, if all shards are
+/// known.
+fn post_counts(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
+    if !facts.reactions.iter().all(|shard| shard.whole) {
+        return Vec::new();
     }
+    let mut right: BTreeMap<Seq, [Counted; 3]> = BTreeMap::new();
+    for (shard, stored) in (0..SHARDS).zip(&facts.reactions) {
+        for (_, state) in &stored.users {
+            for (index, reaction) in Reaction::ALL.into_iter().enumerate() {
+                state.of(reaction).above(0).for_each(|seq| right.entry(seq).or_default()[index].add(shard));
+            }
+        }
+        let reposts = stored.reposts.iter().filter(|of| !facts.ghost_reposts.contains(of));
+        reposts.for_each(|of| right.entry(of.original.seq).or_default()[REPOSTS].add(shard));
+        stored.posts.keys().for_each(|seq| _ = right.entry(*seq).or_default());
+    }
+    for missing in missing {
+        if let Unlisted::Repost(user, original) = missing
+            && original.author == facts.user
+        {
+            right.entry(original.seq).or_default()[REPOSTS].add(user.shard());
+        }
+    }
+    let differences = right.into_iter().flat_map(|(seq, right)| {
+        let (post, counts) = (PostId::new(facts.user, seq), StoredCounts::of(&facts.reactions, seq));
+        let of = |index: usize| match Reaction::ALL.get(index) {
+            Some(&reaction) => (Kind::PostReactions, Counter::PostReactions { post, reaction }),
+            None => (Kind::PostReposts, Counter::PostReposts { original: post }),
+        };
+        let differs = |(index, right): (usize, Counted)| {
+            let (kind, counter) = of(index);
+            counts.count(COUNTS[index], right).differs(kind, counter, right.count)
+        };
+        right.into_iter().enumerate().filter_map(differs).collect::<Vec<_>>()
+    });
+    differences.collect()
+}
+
+/// The index of reposts among the counts of a post, after those of [`Reaction::ALL`].
+const REPOSTS: usize = 2;
+const COUNTS: [CountOf; 3] = [|part| part.likes, |part| part.favorites, |part| part.reposts];
+
+type CountOf = fn(&ReactionCountsItem) -> Option<Count<i64>>;
+
+/// A right count of a post, and a bit for each shard of users whom it counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    count: u64,
+    shards: u16,
+}
+
+impl Counted {
+    fn add(&mut self, shard: u16) {
+        self.count += 1;
+        self.shards |= 1 << shard;
+    }
+}
+
+/// The counts of a post: the parts that a response reads.
+struct StoredCounts<'a>(Vec<&'a ReactionCountsItem>);
+
+impl<'a> StoredCounts<'a> {
+    fn of(shards: &'a [ReactionShard], seq: Seq) -> Self {
+        let part = |part| shards.get(usize::from(part_shard(seq, part)))?.posts.get(&seq);
+        let parts = part(0).map_or(1, ReactionCountsItem::number_of_parts);
+        Self((0..parts).filter_map(part).collect())
+    }
+
+    /// One of the counts. A right one counts as damaged if a list would not read the shard of a user whom it counts.
+    fn count(&self, of: CountOf, right: Counted) -> StoredCount {
+        let Self(parts) = self;
+        let listed = parts.first().map_or_else(|| (0..SHARDS).collect(), |first| first.listed_shards());
+        let is_listed = (0..SHARDS).all(|shard| right.shards & 1 << shard == 0 || listed.contains(&shard));
+        let count = sum_of_parts(parts.iter().map(|part| of(part))).filter(|count| is_listed || *count != right.count);
+        StoredCount { count, changes: changes_of(parts.iter().map(|part| part.changes)) }
+    }
+}
+
+/// Compares lists of reposts and quotes with the posts.
+fn reposts(facts: &UserFacts) -> Vec<Difference> {
+    let mut found = Vec::new();
     // A user who reposts again has a post of another number.
     let ghost = |of: &ListedRepost| Difference::new(Kind::RepostGhost, Subject::Repost(*of), Correction::UnlistRepost(*of));
     found.extend(facts.ghost_reposts.iter().map(ghost));

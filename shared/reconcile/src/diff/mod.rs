@@ -284,9 +284,9 @@ pub enum Counter {
     Followers { author: UserId, shard: u16 },
     RequestsSent { user: UserId },
     RequestsReceived { author: UserId, shard: u16 },
-    PostReactions { post: PostId, shard: u16, reaction: Reaction },
+    PostReactions { post: PostId, reaction: Reaction },
     AuthorReactions { author: UserId, shard: u16, reaction: Reaction },
-    PostReposts { original: PostId, shard: u16 },
+    PostReposts { original: PostId },
     Comments { post: PostId, lane: u64 },
     CommentsOf { post: PostId, user: UserId },
 }
@@ -296,7 +296,8 @@ pub enum Counter {
 pub struct Recount {
     #[serde(flatten)]
     pub of: Counter,
-    /// The stored count, zero if there is none; `None` if it is negative or not a number.
+    /// The stored count, zero if there is none; `None` if it is negative or not a number, or if a list would not read
+    /// a shard that has an entry.
     pub seen: Option<u64>,
     pub right: u64,
     /// The change number that was read before the items were listed; `None` if it is not a number.

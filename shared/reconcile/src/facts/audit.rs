@@ -12,6 +12,7 @@ use tidemark_domain::{
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
+    counters::sum_of_parts,
     decode::read,
     distinct,
     edges::read_edge,
@@ -36,7 +37,7 @@ use super::{ByKey, Decoded, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
         Answered, DamagedItem, ListedQuote, ListedReaction, ListedRepost, RecordSays, StoredRecord,
-        facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
+        facts::{ReactionShard, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
         notices::StoredNotice,
     },
     job::Segment,
@@ -186,14 +187,13 @@ impl StoredFacts {
                 users.push(item);
                 continue;
             }
-            let ReactionCountsItem { likes, favorites, reposts: reposted, changes, .. } = read(item, Ok)?;
-            let counts: ShardCounts = [likes, favorites].map(|count| stored_count(count, changes));
+            let counts: ReactionCountsItem = read(item, Ok)?;
             match post {
-                Some(seq) => {
-                    shard.posts.insert(seq, counts);
-                    shard.repost_counts.insert(seq, stored_count(reposted, changes));
+                Some(seq) => _ = shard.posts.insert(seq, counts),
+                None => {
+                    let total = |count| StoredCount { count: sum_of_parts([count]), changes: changes_of([counts.changes]) };
+                    shard.total = [counts.likes, counts.favorites].map(total);
                 }
-                None => shard.total = counts,
             }
         }
         let Decoded { found, mut damaged } = listing(users, |item| read_reactions(item).map(|(user, _, state)| (user, state)))?;
@@ -633,15 +633,19 @@ fn decoded<K: Copy, T, A: Default + Extend<T>>(
 }
 
 /// One of the counts in a counter.
-pub(super) type CountOf = fn(&CounterItem) -> Option<Count<i64>>;
+type CountOf = fn(&CounterItem) -> Option<Count<i64>>;
 
 /// Follows, and requests.
-pub(super) const COUNTS: [CountOf; 2] = [|counter| counter.count, |counter| counter.requests];
+const COUNTS: [CountOf; 2] = [|counter| counter.count, |counter| counter.requests];
 
 /// A count of all parts of a counter. Its change number is the sum of theirs, because each only grows.
-pub(super) fn count_of_parts(parts: &[CounterItem], of: CountOf) -> StoredCount {
-    let changes = parts.iter().map(|part| part.changes.map_or(Some(0), |Count(changes)| changes));
-    StoredCount { count: CounterItem::total(parts, of), changes: changes.sum() }
+fn count_of_parts(parts: &[CounterItem], of: CountOf) -> StoredCount {
+    StoredCount { count: CounterItem::total(parts, of), changes: changes_of(parts.iter().map(|part| part.changes)) }
+}
+
+/// The sum of the change numbers of all parts.
+pub(crate) fn changes_of(parts: impl IntoIterator<Item = Option<Count>>) -> Option<u64> {
+    parts.into_iter().map(|changes| changes.map_or(Some(0), |Count(changes)| changes)).sum()
 }
 
 pub(super) fn stored_comments(item: CommentCountItem) -> Result<StoredCount, Attribute> {

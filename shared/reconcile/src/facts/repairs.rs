@@ -5,9 +5,9 @@ use tidemark_domain::{
     Timestamp, UserId, invariants,
 };
 use tidemark_facts::{
-    decode::read,
+    counters::PartedCounter,
     heads::{read_head, still_latest},
-    item::{Attribute, Count, Item, flag, number, string},
+    item::{Attribute, flag, number, string},
     post_items::unfinished_shard,
     reactions::counted,
     reposts::RepostEntry,
@@ -22,7 +22,7 @@ use tidemark_facts::{
 use super::StoredFacts;
 use crate::{
     diff::{Correction, Counter, ListedQuote, ListedReaction, ListedRepost, Recount, StoredRecord},
-    facts::audit::{COUNTS, CountOf, count_of_parts, listed_quote, said},
+    facts::audit::{listed_quote, said},
 };
 
 const OPERATION: &str = "repair";
@@ -112,17 +112,16 @@ impl StoredFacts {
             Counter::RequestsSent { user } => {
                 (counters, schema::followings_counter(user), CounterItem::requests, CounterItem::changes)
             }
-            Counter::Followers { author, shard } => {
-                return self.recount_shard(author, shard, (CounterItem::count, COUNTS[0]), found).await;
-            }
+            Counter::Followers { author, shard } => return self.recount_shard(author, shard, CounterItem::count, found).await,
             Counter::RequestsReceived { author, shard } => {
-                return self.recount_shard(author, shard, (CounterItem::requests, COUNTS[1]), found).await;
+                return self.recount_shard(author, shard, CounterItem::requests, found).await;
             }
-            Counter::PostReactions { post, shard, reaction } => {
-                (reactions, schema::post_reactions(post, shard), counted(reaction), ReactionCountsItem::changes)
+            Counter::PostReactions { post, reaction } => {
+                return self.recount_post(OPERATION, post, counted(reaction), (found.changes, found.right)).await;
             }
-            Counter::PostReposts { original, shard } => {
-                (reactions, schema::post_reactions(original, shard), ReactionCountsItem::reposts, ReactionCountsItem::changes)
+            Counter::PostReposts { original } => {
+                let reposts = ReactionCountsItem::reposts;
+                return self.recount_post(OPERATION, original, reposts, (found.changes, found.right)).await;
             }
             Counter::Comments { post, lane } => {
                 let key = schema::comment_count(CommentId::new(post, lane + 1));
@@ -155,48 +154,17 @@ impl StoredFacts {
     /// The same for a shard of followers or of requests: all its parts must be as they were before these were listed,
     /// and their sum becomes right. If one of several parts has a change number that is not a number, it is unknown
     /// whether the others have changed. Then only that number begins again, and the next look finds the count.
-    async fn recount_shard(
-        &self,
-        author: UserId,
-        shard: u16,
-        (count, of): (Attribute, CountOf),
-        found: Recount,
-    ) -> Result<bool, StoreError> {
-        let counters = &self.tables.counters;
+    async fn recount_shard(&self, author: UserId, shard: u16, count: Attribute, found: Recount) -> Result<bool, StoreError> {
         let key = |part| schema::followers_part(author, shard, part);
-        let decoded = |item: &Item| read(item.clone(), Ok::<CounterItem, _>);
-        let mut stored = self.get(OPERATION, counters, vec![key(0)]).await?;
-        let number_of_parts = stored.first().map(decoded).transpose()?.map_or(1, |first| first.number_of_parts());
-        stored.extend(self.get(OPERATION, counters, (1..number_of_parts).map(key).collect()).await?);
-        let parts: Vec<CounterItem> = stored.iter().map(decoded).collect::<Result<_, _>>()?;
-        let now = count_of_parts(&parts, of);
-        if (now.count, now.changes) != (found.seen, found.changes) {
+        let (table, changes, parts) = (self.tables.counters.as_str(), CounterItem::changes, CounterItem::parts);
+        let counter = PartedCounter { table, key: &key, count, changes, parts };
+        let stored = self.stored_parts(OPERATION, &counter).await?;
+        let [seen, changes] = stored.sums(&counter)?;
+        if (seen, changes) != (found.seen, found.changes) {
             return Ok(false);
         }
-        let is_counted = now.changes.is_some() || number_of_parts == 1;
-        let (mut writes, mut rest) = (Vec::new(), i128::from(found.right));
-        // The first part comes last, and gets what the others have not counted.
-        for part in (0..number_of_parts).rev() {
-            let at = stored.iter().position(|item| CounterItem::counter.of(item) == CounterItem::counter.of(&key(part)));
-            let (item, counted) = (at.map(|at| &stored[at]), at.map(|at| &parts[at]));
-            let changes = CounterItem::changes;
-            let update = Write::update(counters, key(part));
-            let mut write = Write::check(counters, key(part));
-            let counts = counted.and_then(of).map_or(Some(0), |Count(count)| count);
-            if is_counted && part == 0 {
-                write = update.clone().set(count, number(rest));
-            } else if is_counted && counts.is_none() {
-                write = update.clone().set(count, number(0));
-            }
-            rest -= i128::from(counts.unwrap_or(0));
-            if matches!(counted.and_then(|part| part.changes), Some(Count(None))) {
-                let begun = if is_counted { write } else { update };
-                write = begun.set(changes, number(1));
-            }
-            let as_read = [count, changes, CounterItem::parts];
-            writes.push(as_read.iter().fold(write, |write, attribute| write.when(unchanged(*attribute, item))));
-        }
-        self.send_all(OPERATION, writes).await
+        let is_counted = changes.is_some() || stored.is_single();
+        self.set_count_of_parts(OPERATION, &counter, &stored, is_counted.then_some(found.right), None).await
     }
 
     /// Waits for the items, because many repairs change the counter of a big author.
@@ -295,7 +263,9 @@ impl StoredFacts {
         let at = entry.and_then(|entry| ReactedItem::at.parsed(&entry, schema::reaction_of).ok());
         let Some(FeedKey { at: since, .. }) = at else { return Ok(false) };
         let put = Write::put(&self.tables.reactions, schema::liker(post, reaction, Relation { since, user }));
-        self.send_all(OPERATION, vec![self.reactions_are_still(of, version), put]).await
+        // The list may not have an entry of this shard yet.
+        let noted = self.note_listed(post, user);
+        self.send_all(OPERATION, vec![self.reactions_are_still(of, version), put, noted]).await
     }
 
     /// A list that has another repost of the user's is left alone. The count may have been repaired by the list that
@@ -313,16 +283,16 @@ impl StoredFacts {
         if !self.erased(&[original.author]).await?.contains(&original.author) {
             let listed = schema::reposter_item(original, Relation { since: at, user }, repost.seq);
             writes.push(Write::put(&self.tables.reactions, listed));
-            return self.with_count(writes, original, user).await;
+            return self.with_count(writes, original).await;
         }
         self.send_all(OPERATION, writes).await
     }
 
-    /// Sends the writes, and counts the reposts that the user's shard then lists.
-    async fn with_count(&self, writes: Vec<Write>, original: PostId, user: UserId) -> Result<bool, StoreError> {
+    /// Sends the writes, and counts the reposts that the original then lists.
+    async fn with_count(&self, writes: Vec<Write>, original: PostId) -> Result<bool, StoreError> {
         let sent = self.send_all(OPERATION, writes).await?;
         if sent {
-            self.recount_reposts(original, user.shard()).await?;
+            self.recount_reposts(original).await?;
         }
         Ok(sent)
     }
@@ -344,7 +314,7 @@ impl StoredFacts {
             let delete = Write::delete(reacted, schema::repost(user, original));
             writes.push(delete.when(is(ReactedItem::repost, number(repost.seq))));
         }
-        self.with_count(writes, original, user).await
+        self.with_count(writes, original).await
     }
 
     /// Adds the entry of a quote to the list of its original if the quote stands, or removes it if it does not.
