@@ -194,6 +194,12 @@ fn a_repeated_comment_with_a_key_is_one_comment_on_each_post() {
         let ids: BTreeSet<String> = texts(&many.buffer_unordered(16).collect::<Vec<_>>().await, "id").into_iter().collect();
         assert_eq!(ids.len(), 1, "{ids:?}");
         assert_count(&author, 4).await;
+        let repost = world.user(3).put("/v1/posts/10-2/repost").await.ok()["post"].as_str().unwrap().to_owned();
+        let through = format!("/v1/posts/{repost}/comments");
+        let of_original = commenter.post_with_key(&through, "through", &body).await.ok();
+        assert_eq!(of_original["post"], "10-2");
+        world.user(3).put("/v1/blocks/2").await.ok();
+        assert_eq!(commenter.post_with_key(&through, "through", &body).await.ok(), of_original);
         // The first response again, whatever became of comment and post.
         commenter.delete(&format!("{COMMENTS}/1")).await.ok();
         author.delete("/v1/posts/10-1").await.ok();

@@ -1,5 +1,6 @@
 //! Mistakes of a client. Each response names the field and says what to change, and nothing has changed.
 
+use reqwest::Method;
 use serde_json::json;
 use tidemark_tests::{User, has, world};
 
@@ -135,6 +136,25 @@ fn wrong_ids_parameters_paths_and_methods_are_named() {
         are_refused(&user, refused).await;
         user.get("/v1/users/1/counters").await.has(json!({ "followings": 0 }));
         assert_eq!(user.put("/v1/following/18446744073709551615").await.status, 200, "the largest id");
+    });
+}
+
+#[test]
+fn a_route_without_a_body_refuses_every_text_and_changes_nothing() {
+    world(async |world| {
+        let user = world.user(1);
+        world.user(2).publish("one").await;
+        for (method, path) in [(Method::PUT, "/v1/posts/2-1/like"), (Method::DELETE, "/v1/me")] {
+            for body in [r#"{"dry_run": true"#, r#"{"dry_run": true}"#, "[1]", "[]", "1", r#""x""#, "x"] {
+                let response = user.send(method.clone(), path, &[], Some(body.to_owned())).await;
+                assert_eq!(response.status, 400, "{path} {body}: {}", response.body);
+            }
+        }
+        assert_eq!(user.get("/v1/me/erasure").await.problem(), (404, "/problems/not-found"));
+        assert_eq!(user.get("/v1/posts/2-1").await.ok()["liked"], false);
+        for body in ["", " ", "null", "{}"] {
+            user.send(Method::PUT, "/v1/posts/2-1/like", &[], Some(body.to_owned())).await.ok();
+        }
     });
 }
 

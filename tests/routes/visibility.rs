@@ -252,6 +252,29 @@ async fn prepare(world: &World) {
     world.idle().await;
 }
 
+#[test]
+fn a_block_of_either_side_goes_before_privacy() {
+    world(async |world| {
+        let (author, reader) = (world.user(PRIVATE), world.user(2));
+        author.publish("one").await;
+        author.put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+        reader.put(&format!("/v1/blocks/{PRIVATE}")).await.ok();
+        for request in [
+            "PUT /v1/posts/6-1/like",
+            "PUT /v1/posts/6-1/favorite",
+            "PUT /v1/posts/6-1/repost",
+            r#"POST /v1/posts/6-1/comments {"text": "x"}"#,
+            r#"POST /v1/posts {"title": "x", "of": "6-1"}"#,
+            "PUT /v1/posts/6-9/like",
+            "PUT /v1/following/6",
+        ] {
+            assert_eq!(reader.request(request).await.problem(), (403, "/problems/blocked"), "{request}");
+        }
+        // Who blocks may read what they could read before.
+        assert_eq!(reader.get("/v1/posts/6-1").await.problem(), (403, "/problems/private"));
+    });
+}
+
 /// Returns whether a response is as expected.
 fn is_as(response: &Response, expected: &str) -> bool {
     let (status, rest) = expected.split_once(' ').unwrap_or((expected, "{}"));

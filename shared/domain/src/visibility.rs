@@ -117,10 +117,10 @@ pub fn may_see_author(standing: Standing) -> Seen<()> {
     }
 }
 
-/// Returns whether a user may react to a post.
+/// Returns whether a user may react to a post. A block of either side goes before privacy.
 pub fn may_react(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()> {
-    may_see(post, Standing::of(blocks, is_kept_out))?;
-    if blocks.are_apart() { Err(Withheld::Blocked) } else { Ok(()) }
+    let seen = may_see(post, Standing::of(blocks, is_kept_out));
+    if blocks.are_apart() && seen != Err(Withheld::Gone) { Err(Withheld::Blocked) } else { seen }
 }
 
 /// Returns whether a user may repost or quote a post. `is_kept_out`: its author is private and not the user: accepted
@@ -189,13 +189,14 @@ mod tests {
 
     #[test]
     fn a_private_author_hides_whether_a_post_exists_and_a_block_goes_first() {
-        for (by_author, reason) in [(false, Withheld::Private), (true, Withheld::Blocked)] {
-            let blocks = Blocks { by_author, by_user: false };
+        for [by_author, by_user] in [[false, false], [false, true], [true, false], [true, true]] {
+            let blocks = Blocks { by_author, by_user };
+            let reason = |blocked| if blocked { Withheld::Blocked } else { Withheld::Private };
             for state in [PostState::Live, PostState::Gone] {
-                assert_eq!(may_see(state, Standing::of(blocks, true)), Err(reason));
-                assert_eq!(may_react(state, blocks, true), Err(reason));
+                assert_eq!(may_see(state, Standing::of(blocks, true)), Err(reason(by_author)));
+                assert_eq!(may_react(state, blocks, true), Err(reason(by_author || by_user)));
             }
-            assert_eq!(may_take_back(blocks, true), Err(reason));
+            assert_eq!(may_take_back(blocks, true), Err(reason(by_author)));
         }
     }
 

@@ -108,14 +108,17 @@ impl Request {
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid_fields(errors)) }
     }
 
-    /// Refuses a body with fields, if the route takes no body.
+    /// Refuses a body if the route takes none. A client may send nothing, `null` or `{}`.
     pub(crate) fn check_no_body(&self) -> Result<(), Problem> {
         if self.event.body.is_none() || routes::of_key(self.route()).is_none_or(|route| !route.fields.is_empty()) {
             return Ok(());
         }
-        match serde_json::from_slice(&self.raw_body()?) {
+        let body = self.raw_body()?;
+        match serde_json::from_slice(&body) {
             Ok(Value::Object(fields)) => self.check_fields(&fields),
-            _ => Ok(()),
+            Ok(Value::Null) => Ok(()),
+            Err(_) if body.trim_ascii().is_empty() => Ok(()),
+            _ => Err(Problem::invalid("body", "must be empty")),
         }
     }
 
