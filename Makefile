@@ -27,7 +27,7 @@ $(MAKE) setup >&2 && $(compile) --bin transfer && \
 	$(if $(STACK),,exec) '$(BIN)/transfer'
 endef
 # The oldest commit whose functions can serve beside these. The commit after a change that ends this moves it.
-UPGRADE_BASE =
+UPGRADE_BASE = a938dcdefd31acf7fc82f89da488885bd609bbe7
 
 # The same for debug builds, with those of the tests. There are no examples: the flag makes cargo count the features of
 # dev-dependencies.
