@@ -132,6 +132,11 @@ pub fn sum_of_parts(counts: impl IntoIterator<Item = Option<Count<i64>>>) -> Opt
     u64::try_from(counts.sum::<Option<i128>>()?).ok()
 }
 
+/// The sum of the change numbers of all parts; `None` if one of them cannot be read.
+pub fn sum_of_changes(changes: impl IntoIterator<Item = Option<Count>>) -> Option<u64> {
+    changes.into_iter().map(|changes| changes.map_or(Some(0), |Count(changes)| changes)).sum()
+}
+
 /// A counter of parts for a repair.
 pub struct PartedCounter<'a> {
     pub table: &'a str,
@@ -148,9 +153,7 @@ impl StoredParts {
     /// The sum of the counts, and that of the change numbers; `None` if it cannot be read.
     pub fn sums(&self, of: &PartedCounter<'_>) -> Result<[Option<u64>; 2]> {
         let counts: Vec<Option<Count<i64>>> = self.values(of.count)?;
-        let changes: Vec<Option<Count>> = self.values(of.changes)?;
-        let changes = changes.into_iter().map(|part| part.map_or(Some(0), |Count(changes)| changes));
-        Ok([sum_of_parts(counts), changes.sum()])
+        Ok([sum_of_parts(counts), sum_of_changes(self.values(of.changes)?)])
     }
 
     /// Whether no part is stored.

@@ -8,7 +8,7 @@ use tidemark_domain::{
 };
 
 use tidemark_facts::{
-    counters::sum_of_parts,
+    counters::{sum_of_changes, sum_of_parts},
     item::Count,
     schema::{ReactionCountsItem, part_shard},
 };
@@ -18,8 +18,6 @@ use super::{
     Remedy, StoredRecord, Subject,
     comments::{self, PostComments},
 };
-use crate::facts::changes_of;
-
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPost {
@@ -490,7 +488,7 @@ impl<'a> StoredCounts<'a> {
         let listed = parts.first().map_or_else(|| (0..SHARDS).collect(), |first| first.listed_shards());
         let is_listed = (0..SHARDS).all(|shard| right.shards & 1 << shard == 0 || listed.contains(&shard));
         let count = sum_of_parts(parts.iter().map(|part| of(part))).filter(|count| is_listed || *count != right.count);
-        StoredCount { count, changes: changes_of(parts.iter().map(|part| part.changes)) }
+        StoredCount { count, changes: sum_of_changes(parts.iter().map(|part| part.changes)) }
     }
 }
 

@@ -296,8 +296,8 @@ pub enum Counter {
 pub struct Recount {
     #[serde(flatten)]
     pub of: Counter,
-    /// The stored count, zero if there is none; `None` if it is negative or not a number, or if a list would not read
-    /// a shard that has an entry.
+    /// The stored count, zero if it is absent. `None` if it is negative or not a number, or if a list would not read a
+    /// shard that has an entry.
     pub seen: Option<u64>,
     pub right: u64,
     /// The change number that was read before the items were listed; `None` if it is not a number.

@@ -12,7 +12,7 @@ use tidemark_domain::{
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
-    counters::sum_of_parts,
+    counters::{sum_of_changes, sum_of_parts},
     decode::read,
     distinct,
     edges::read_edge,
@@ -191,7 +191,7 @@ impl StoredFacts {
             match post {
                 Some(seq) => _ = shard.posts.insert(seq, counts),
                 None => {
-                    let total = |count| StoredCount { count: sum_of_parts([count]), changes: changes_of([counts.changes]) };
+                    let total = |count| StoredCount { count: sum_of_parts([count]), changes: sum_of_changes([counts.changes]) };
                     shard.total = [counts.likes, counts.favorites].map(total);
                 }
             }
@@ -640,12 +640,7 @@ const COUNTS: [CountOf; 2] = [|counter| counter.count, |counter| counter.request
 
 /// A count of all parts of a counter. Its change number is the sum of theirs, because each only grows.
 fn count_of_parts(parts: &[CounterItem], of: CountOf) -> StoredCount {
-    StoredCount { count: CounterItem::total(parts, of), changes: changes_of(parts.iter().map(|part| part.changes)) }
-}
-
-/// The sum of the change numbers of all parts.
-pub(crate) fn changes_of(parts: impl IntoIterator<Item = Option<Count>>) -> Option<u64> {
-    parts.into_iter().map(|changes| changes.map_or(Some(0), |Count(changes)| changes)).sum()
+    StoredCount { count: CounterItem::total(parts, of), changes: sum_of_changes(parts.iter().map(|part| part.changes)) }
 }
 
 pub(super) fn stored_comments(item: CommentCountItem) -> Result<StoredCount, Attribute> {

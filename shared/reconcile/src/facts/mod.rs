@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidemark_domain::{PostId, StoreError};
 use tidemark_facts::Facts;
 
-pub(crate) use audit::{changes_of, listed_quote};
+pub(crate) use audit::listed_quote;
 
 use crate::diff::DamagedItem;
 
