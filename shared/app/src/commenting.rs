@@ -66,9 +66,12 @@ impl Commenting {
         let begun = self.stores.begun(viewer.user, "comment", key).await?;
         let attempt = match begun {
             Some(Begun::KeyReused) => return Ok(Once::KeyReused),
-            // Whatever became of the repost or the original since.
+            // Whatever became of the repost or the original since, except the departure of an author.
             Some(Begun::Answered(answer)) => {
-                return answered(&answer, viewer.user, text).map(|comment| Once::Done(Ok(comment)));
+                let Some(post) = self.stores.facts.original_of(post).await? else {
+                    return Ok(Once::Done(Err(Withheld::Gone)));
+                };
+                return answered(&answer, viewer.user, post, text).map(|comment| Once::Done(Ok(comment)));
             }
             Some(Begun::Attempt(attempt)) => Some(attempt),
             None => None,
@@ -106,7 +109,7 @@ impl Commenting {
                             Begun::Attempt(attempt) => attempt,
                             Begun::KeyReused => return Ok(Once::KeyReused),
                             Begun::Answered(answer) => {
-                                return answered(&answer, user, text).map(|comment| Once::Done(Ok(comment)));
+                                return answered(&answer, user, post, text).map(|comment| Once::Done(Ok(comment)));
                             }
                         }
                     }
@@ -118,7 +121,7 @@ impl Commenting {
         loop {
             attempts.next().await?;
             let number = comment.id.number;
-            let record = attempt.done(vec![number, created_at.ms(), post.author.get(), post.seq]);
+            let record = attempt.done(vec![number, created_at.ms()]);
             match facts.put_comment(&comment, attempt.token, record.as_ref()).await? {
                 Placed::Done(comment) => return Ok(Once::Done(Ok(comment))),
                 Placed::Taken => {
@@ -132,7 +135,7 @@ impl Commenting {
                 Placed::Answered => {
                     self.free(post, number).await;
                     let answer = self.stores.answer(&attempt).await?.unwrap_or_default();
-                    return answered(&answer, user, comment.text).map(|comment| Once::Done(Ok(comment)));
+                    return answered(&answer, user, post, comment.text).map(|comment| Once::Done(Ok(comment)));
                 }
             }
         }
@@ -272,15 +275,10 @@ fn number_in(bound: &[u64]) -> Result<CommentNumber> {
     bound.first().copied().ok_or(StoreError::Contention { operation: "comment" })
 }
 
-/// The comment in the answer of an earlier attempt: its number and time, and its post. The text is that of the request.
-fn answered(answer: &[u64], author: UserId, text: String) -> Result<Comment> {
-    let post = |owner, seq| UserId::new(owner).map(|owner| PostId::new(owner, seq));
-    match *answer {
-        [number, at, owner, seq] if let Some(post) = post(owner, seq) => {
-            Ok(Comment { id: CommentId::new(post, number), author, text, created_at: Timestamp::from_ms(at) })
-        }
-        _ => Err(StoreError::Contention { operation: "comment" }),
-    }
+/// The comment in the answer of an earlier attempt: its number and time. The post and the text are those of the request.
+fn answered(answer: &[u64], author: UserId, post: PostId, text: String) -> Result<Comment> {
+    let &[number, at] = answer else { return Err(StoreError::Contention { operation: "comment" }) };
+    Ok(Comment { id: CommentId::new(post, number), author, text, created_at: Timestamp::from_ms(at) })
 }
 
 #[cfg(test)]

@@ -68,9 +68,17 @@ impl Facts {
     /// Returns the post that a request for `id` means: the original of a repost that the viewer may see, deleted or
     /// not, and `id` itself otherwise, also if there is no such post. Reactions, comments and pages go to it.
     pub async fn target_of(&self, viewer: impl Into<Viewer>, id: PostId) -> Result<Seen<PostId>> {
-        let post = self.get_one("target_of", &self.tables.posts, schema::post(id)).await?;
-        let Some(original) = post.map(read_post).transpose()?.and_then(|post| post.reposted()) else { return Ok(Ok(id)) };
-        Ok(may_see_author(self.standing(viewer, id.author).await?).map(|()| original))
+        match self.original_of(id).await? {
+            Some(original) if original != id => Ok(may_see_author(self.standing(viewer, id.author).await?).map(|()| original)),
+            _ => Ok(Ok(id)),
+        }
+    }
+
+    /// Returns the original of a repost, live or withdrawn, and `id` itself for another post. `None`: there is no such
+    /// post.
+    pub async fn original_of(&self, id: PostId) -> Result<Option<PostId>> {
+        let post = self.get_one("original_of", &self.tables.posts, schema::post(id)).await?;
+        Ok(post.map(read_post).transpose()?.map(|post| post.reposted().unwrap_or(id)))
     }
 
     /// Returns the user's entry of a repost of this original.
