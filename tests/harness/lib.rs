@@ -199,6 +199,9 @@ impl World {
         options.schedules = false;
         options.retry_delay = Duration::from_millis(100);
         options.redis = redis_setup();
+        if let Some(weather) = variable("TIDEMARK_WEATHER") {
+            options.weather = weather.parse().expect("TIDEMARK_WEATHER");
+        }
         options.least_timeout_seconds = PATIENCE.as_secs();
         options.environment.extend(PATIENT.map(|(name, ms)| (name.to_owned(), ms.to_owned())));
         options.bin_dir = variable("TIDEMARK_TEST_PROCESSES").map(PathBuf::from);

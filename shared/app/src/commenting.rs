@@ -275,7 +275,7 @@ fn number_in(bound: &[u64]) -> Result<CommentNumber> {
     bound.first().copied().ok_or(StoreError::Contention { operation: "comment" })
 }
 
-/// The comment in the answer of an earlier attempt: its number and time. The post and the text are those of the request.
+/// The comment in the answer of an earlier attempt, which has its number and time. The request has post and text.
 fn answered(answer: &[u64], author: UserId, post: PostId, text: String) -> Result<Comment> {
     let &[number, at] = answer else { return Err(StoreError::Contention { operation: "comment" }) };
     Ok(Comment { id: CommentId::new(post, number), author, text, created_at: Timestamp::from_ms(at) })
