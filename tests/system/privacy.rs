@@ -2,13 +2,18 @@
 //! rejections, blocks and unfollows, in weather that loses responses and kills processes. Afterwards all facts agree.
 //! Nobody sees a title of an author who was private all the time and has not accepted them.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use futures::future::join_all;
+use futures::{FutureExt, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{Response, World, number_from, texts, world};
+
+use crate::damage::proxy::{Fate, world_behind_a_proxy};
 
 /// `TIDEMARK_PRIVACY_STORMS` of them.
 const STORMS: u64 = 20;
@@ -170,4 +175,57 @@ fn nobody_sees_a_title_after_privacy_was_acknowledged() {
             assert_eq!(after, json!(accepted), "storm {seed}: a follow began after privacy was acknowledged");
         }
     });
+}
+
+/// Pages whose posts are read from the facts. Meanwhile the author removes the reader, and writes the title.
+#[test]
+fn a_title_that_came_after_the_reader_was_removed_is_not_shown() {
+    const AUTHOR: u64 = 6_100_000;
+    const READER: u64 = 6_100_001;
+    const QUOTING: u64 = 6_100_002;
+    let of_own = ["/v1/posts/6100000-1", "/v1/posts?post=6100000-1"];
+    let of_others = ["/v1/authors/6100002/posts", "/v1/feed"];
+    let cases = of_own.map(|path| (path, false)).into_iter().chain(of_others.map(|path| (path, true)));
+    for (path, is_quoted) in cases {
+        world_behind_a_proxy(async |world, proxy| {
+            let (author, reader) = (world.user(AUTHOR), world.user(READER));
+            reader.follow([QUOTING]).await;
+            if is_quoted {
+                author.publish("public").await;
+                world.user(QUOTING).post("/v1/posts", &json!({ "title": "see", "of": "6100000-1" })).await.ok();
+            } else {
+                reader.follow([AUTHOR]).await;
+                author.put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+            }
+            world.idle().await;
+            reader.get(path).await;
+            if is_quoted {
+                world.stack.app("read-feed").unwrap().stores.views.clear_posts(&["6100000-1".parse().unwrap()]).await.unwrap();
+            }
+            let function = if is_quoted { "read-feed" } else { "publish" };
+            let (writing, begun) = (author.clone(), AtomicBool::new(false));
+            proxy.rule(move |asked| {
+                let first = asked.is(function, "BatchGetItem", "6100000") && !begun.swap(true, Ordering::SeqCst);
+                let writing = first.then(|| writing.clone());
+                async move {
+                    if let Some(author) = writing {
+                        let title = json!({ "title": "secret" });
+                        if is_quoted {
+                            author.put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+                            author.put_body("/v1/posts/6100000-1", &title).await.ok();
+                        } else {
+                            author.delete(&format!("/v1/followers/{READER}")).await.ok();
+                            author.post("/v1/posts", &title).await.ok();
+                        }
+                    }
+                    Fate::Forwarded
+                }
+                .boxed()
+            });
+            let page = reader.get(path).await;
+            proxy.forward_all();
+            assert!(author.get("/v1/posts/6100000-1").await.ok()["title"] == "secret", "{path}: it was written meanwhile");
+            assert!(!page.body.to_string().contains("secret"), "{path}: {page:?}");
+        });
+    }
 }

@@ -1,7 +1,7 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in
-//! [slices](mod@slice) of a second. When nothing is left, the worker waits until every request from before the erasure
+//! An erasure closes the user's access first. The user's posts are then gone for everybody, except in feeds of followers. A
+//! worker removes relations, posts and the rest, in [slices](mod@slice) of a second. When nothing is left, the worker waits until every request from before the erasure
 //! has ended, looks again, and finishes the receipt. The receipt stays.
 //!
 //! The tasks of an erasure are a chain: each is sent by the one before. The receipt has the number of the chain, and a
@@ -64,6 +64,9 @@ impl Leaving {
     }
 
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
+    ///
+    /// Afterwards no request that begins shows a post of the user, not as an original either: the head in Redis says so,
+    /// or the outage is noted. A feed has the posts until the worker has ended its reader's follow.
     pub async fn begin(&self, user: UserId) -> Result<Erasure> {
         let stores = &self.stores;
         let now = stores.clock.now();
@@ -71,6 +74,9 @@ impl Leaving {
         if erasure.finished_at.is_some() {
             return Ok(erasure);
         }
+        // Also if the erasure has begun: an earlier request may have ended before its view.
+        let head = stores.facts.head_of(user).await?;
+        self.outage.or_later(stores.views.replace_head(user, &head).await).await?;
         let is_new = erasure == Erasure::begin(now);
         match stores.views.note_access(user, false).await {
             Err(error) => {

@@ -46,8 +46,8 @@ pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use inbox::{Acts, Group, GroupId, GroupKind, GroupPlace, Inbox, ShownGroup};
 pub use live::{CountsDigest, Known, Told, UnreadChange, UnreadNotices};
 pub use model::{
-    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Hiding, MOST_REQUESTS, Modes,
-    NewPost, Post, PostSummary, PostText, ReadState, Relation, RequestSide,
+    Applied, Audience, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Hiding, MOST_REQUESTS,
+    Modes, NewPost, Post, PostSummary, PostText, ReadState, Relation, RequestSide,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use post_times::{MOST_TIMES, PostTimes};

@@ -59,19 +59,41 @@ pub struct AuthorHead {
     pub archived: u64,
     /// Sequence numbers of archived posts.
     pub archive: SeqSet,
-    /// The number of changes of the author's privacy. Even is public, odd is private.
+    /// The number of changes of the author's privacy. Even is public, odd is private, [`AuthorHead::LEAVES`] is neither.
     pub privacy: u32,
 }
 
+/// Who sees an author's posts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    #[default]
+    Everyone,
+    /// The author is private: the author, accepted followers and moderators.
+    Followers,
+    /// The author has asked to leave.
+    Nobody,
+}
+
 impl AuthorHead {
+    /// The `privacy` of an author who has asked to leave.
+    pub const LEAVES: u32 = u32::MAX;
+
     /// Returns the part that views keep. Only the facts need the rest.
     pub fn for_views(&self) -> Self {
         Self { archived: 0, archive: SeqSet::default(), ..self.clone() }
     }
 
+    pub fn audience(&self) -> Audience {
+        match self.privacy {
+            Self::LEAVES => Audience::Nobody,
+            privacy if privacy.is_multiple_of(2) => Audience::Everyone,
+            _ => Audience::Followers,
+        }
+    }
+
     /// Returns whether only accepted followers see the author's posts.
     pub fn is_private(&self) -> bool {
-        !self.privacy.is_multiple_of(2)
+        self.audience() == Audience::Followers
     }
 
     /// Returns how many live posts the other fields imply.

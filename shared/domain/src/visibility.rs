@@ -4,7 +4,7 @@
 //! Feeds and unread counts need no further question: they have posts of followed authors only, and a block ends the
 //! follow ([`Edge::with_block`](crate::Edge::with_block)). Who follows a private author is accepted.
 
-use crate::{Post, PostSummary, UserId};
+use crate::{Audience, Post, PostSummary, UserId};
 
 /// The blocks between a user and an author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +41,15 @@ impl Viewer {
     pub fn is_stranger_to(self, author: UserId, follows: bool) -> bool {
         !self.moderates && !follows && self.user != author
     }
+
+    /// Returns why all posts of an author are kept from the viewer: [`Withheld::Private`] or [`Withheld::Gone`].
+    pub fn kept_from(self, author: UserId, audience: Audience, follows: bool) -> Option<Withheld> {
+        match audience {
+            Audience::Everyone => None,
+            Audience::Followers => self.is_stranger_to(author, follows).then_some(Withheld::Private),
+            Audience::Nobody => Some(Withheld::Gone),
+        }
+    }
 }
 
 /// What decides about all posts of an author for one user.
@@ -54,16 +63,19 @@ pub enum Standing {
     Private,
     /// The same, and the author blocks the user.
     BlockedAndPrivate,
+    /// The author has asked to leave.
+    Left,
 }
 
 impl Standing {
-    /// `is_kept_out`: the author is private, and the user is a [stranger](Viewer::is_stranger_to).
-    pub fn of(blocks: Blocks, is_kept_out: bool) -> Self {
-        match (blocks.by_author, is_kept_out) {
-            (false, false) => Self::Open,
-            (true, false) => Self::Blocked,
-            (false, true) => Self::Private,
-            (true, true) => Self::BlockedAndPrivate,
+    /// `kept`: why the author's posts are [kept from](Viewer::kept_from) the user.
+    pub fn of(blocks: Blocks, kept: Option<Withheld>) -> Self {
+        match (blocks.by_author, kept) {
+            (_, Some(Withheld::Gone)) => Self::Left,
+            (false, None) => Self::Open,
+            (true, None) => Self::Blocked,
+            (false, Some(_)) => Self::Private,
+            (true, Some(_)) => Self::BlockedAndPrivate,
         }
     }
 }
@@ -79,7 +91,7 @@ pub enum PostState {
 /// The reason why a user does not see a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withheld {
-    /// The post is deleted or unknown.
+    /// The post is deleted or unknown, or its author has asked to leave.
     Gone,
     /// The author blocks the user. For a reaction: one of the two blocks the other.
     Blocked,
@@ -102,7 +114,7 @@ pub fn may_see(post: PostState, standing: Standing) -> Seen<()> {
 /// is.
 pub fn gone(standing: Standing) -> Withheld {
     match standing {
-        Standing::Open | Standing::Blocked => Withheld::Gone,
+        Standing::Open | Standing::Blocked | Standing::Left => Withheld::Gone,
         Standing::Private => Withheld::Private,
         Standing::BlockedAndPrivate => Withheld::Blocked,
     }
@@ -114,31 +126,32 @@ pub fn may_see_author(standing: Standing) -> Seen<()> {
         Standing::Open => Ok(()),
         Standing::Blocked | Standing::BlockedAndPrivate => Err(Withheld::Blocked),
         Standing::Private => Err(Withheld::Private),
+        Standing::Left => Err(Withheld::Gone),
     }
 }
 
 /// Returns whether a user may react to a post. A block of either side goes before privacy.
-pub fn may_react(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()> {
-    let seen = may_see(post, Standing::of(blocks, is_kept_out));
+pub fn may_react(post: PostState, blocks: Blocks, kept: Option<Withheld>) -> Seen<()> {
+    let seen = may_see(post, Standing::of(blocks, kept));
     if blocks.are_apart() && seen != Err(Withheld::Gone) { Err(Withheld::Blocked) } else { seen }
 }
 
-/// Returns whether a user may repost or quote a post. `is_kept_out`: its author is private and not the user: accepted
+/// Returns whether a user may repost or quote a post. Of a private author it is kept from all other users: accepted
 /// followers see the post, and show it to nobody.
-pub fn may_refer(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()> {
-    may_react(post, blocks, is_kept_out)
+pub fn may_refer(post: PostState, blocks: Blocks, kept: Option<Withheld>) -> Seen<()> {
+    may_react(post, blocks, kept)
 }
 
 /// Returns whether a user sees the original of a repost or a quote in its place. It is not enough that the user may see
 /// the post: neither side of a block is shown the other's posts by others.
-pub fn may_see_original(post: PostState, blocks: Blocks, is_kept_out: bool) -> bool {
-    may_react(post, blocks, is_kept_out).is_ok()
+pub fn may_see_original(post: PostState, blocks: Blocks, kept: Option<Withheld>) -> bool {
+    may_react(post, blocks, kept).is_ok()
 }
 
 /// Returns whether a user may take back a reaction that stands: from every post of an author whose posts the user may
 /// see, also if it is deleted, or the user blocks the author.
-pub fn may_take_back(blocks: Blocks, is_kept_out: bool) -> Seen<()> {
-    may_see_author(Standing::of(blocks, is_kept_out))
+pub fn may_take_back(blocks: Blocks, kept: Option<Withheld>) -> Seen<()> {
+    may_see_author(Standing::of(blocks, kept))
 }
 
 /// Leaves out the posts of a list that a user may not see. `standing` returns the user's standing with an author.
@@ -174,15 +187,15 @@ mod tests {
         for by_author in [false, true] {
             for by_user in [false, true] {
                 let blocks = Blocks { by_author, by_user };
-                let standing = Standing::of(blocks, false);
+                let standing = Standing::of(blocks, None);
                 assert_eq!(may_see(PostState::Gone, standing), Err(Withheld::Gone));
-                assert_eq!(may_react(PostState::Gone, blocks, false), Err(Withheld::Gone));
+                assert_eq!(may_react(PostState::Gone, blocks, None), Err(Withheld::Gone));
                 let (blocked, apart) = (Err(Withheld::Blocked), by_author || by_user);
                 assert_eq!(blocks.are_apart(), apart);
                 assert_eq!(may_see_author(standing), if by_author { blocked } else { Ok(()) }, "{blocks:?}");
                 assert_eq!(may_see(PostState::Live, standing), may_see_author(standing));
-                assert_eq!(may_react(PostState::Live, blocks, false), if apart { blocked } else { Ok(()) }, "{blocks:?}");
-                assert_eq!(may_take_back(blocks, false), may_see_author(standing));
+                assert_eq!(may_react(PostState::Live, blocks, None), if apart { blocked } else { Ok(()) }, "{blocks:?}");
+                assert_eq!(may_take_back(blocks, None), may_see_author(standing));
             }
         }
     }
@@ -192,12 +205,27 @@ mod tests {
         for [by_author, by_user] in [[false, false], [false, true], [true, false], [true, true]] {
             let blocks = Blocks { by_author, by_user };
             let reason = |blocked| if blocked { Withheld::Blocked } else { Withheld::Private };
+            let kept = Some(Withheld::Private);
             for state in [PostState::Live, PostState::Gone] {
-                assert_eq!(may_see(state, Standing::of(blocks, true)), Err(reason(by_author)));
-                assert_eq!(may_react(state, blocks, true), Err(reason(by_author || by_user)));
+                assert_eq!(may_see(state, Standing::of(blocks, kept)), Err(reason(by_author)));
+                assert_eq!(may_react(state, blocks, kept), Err(reason(by_author || by_user)));
             }
-            assert_eq!(may_take_back(blocks, true), Err(reason(by_author)));
+            assert_eq!(may_take_back(blocks, kept), Err(reason(by_author)));
         }
+    }
+
+    #[test]
+    fn the_posts_of_an_author_who_leaves_are_gone_for_everybody() {
+        let [user, author] = [1, 2].map(|id| UserId::new(id).unwrap());
+        let viewer = Viewer { user, moderates: true };
+        let kept = viewer.kept_from(author, Audience::Nobody, true);
+        for blocks in [Blocks::default(), Blocks { by_author: true, by_user: true }] {
+            let gone = Err(Withheld::Gone);
+            assert_eq!(may_see(PostState::Live, Standing::of(blocks, kept)), gone);
+            assert_eq!([may_react(PostState::Live, blocks, kept), may_take_back(blocks, kept)], [gone; 2]);
+        }
+        assert_eq!(viewer.kept_from(author, Audience::Followers, false), None);
+        assert_eq!(Viewer::from(user).kept_from(author, Audience::Followers, false), Some(Withheld::Private));
     }
 
     #[test]

@@ -85,9 +85,9 @@ impl Facts {
             };
         }
         let head = heads.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-        let is_kept_out = head.is_private() && !self.kept_out(viewer, &[post.author]).await?.is_empty();
+        let kept = self.kept_out(viewer, [(post.author, head.audience())]).await?.remove(&post.author);
         let blocks = blocks.pop().map(read_blocks).transpose()?.unwrap_or_default();
-        let may = may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, is_kept_out);
+        let may = may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, kept);
         let numbers = numbers.pop().map(read_numbers).transpose()?.map(|(_, numbers)| numbers);
         Ok(may.map(|()| (post, numbers.unwrap_or_default())))
     }

@@ -36,7 +36,7 @@ impl From<HeadItem> for AuthorHead {
             archive: head.archived_seqs.unwrap_or_default().0,
             deleted: head.deleted.unwrap_or_default().0,
             archived,
-            privacy: head.privacy.unwrap_or(0),
+            privacy: if head.erased.is_some() { Self::LEAVES } else { head.privacy.unwrap_or(0) },
             modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
         }
     }

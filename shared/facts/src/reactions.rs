@@ -1,11 +1,11 @@
 //! Likes and favorites, and their counts: the tables `reactions` and `reacted`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark_domain::{
-    Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Relation, Seen, Seq,
-    Standing, Timestamp, UserId, Viewer, Withheld,
+    Audience, Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Relation, Seen,
+    Seq, Standing, Timestamp, UserId, Viewer, Withheld,
     ids::SHARDS,
     visibility::{may_react, may_take_back},
 };
@@ -75,13 +75,13 @@ impl Facts {
             }
             let counts = PostCounts::take(post, &mut reactions)?;
             let head = heads.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-            let is_kept_out = head.is_private() && !self.kept_out(viewer, &[post.author]).await?.is_empty();
+            let kept = self.kept_out(viewer, [(post.author, head.audience())]).await?.remove(&post.author);
             let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
             let (blocks, next) = (known.blocks, known.changed(post.seq, reaction, given));
             let may = match given {
-                true => may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, is_kept_out),
+                true => may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, kept),
                 // A reaction that stands can be taken back, whatever became of the post.
-                false => may_take_back(blocks, is_kept_out).and(match found.is_none() && next.is_none() {
+                false => may_take_back(blocks, kept).and(match found.is_none() && next.is_none() {
                     true => Err(Withheld::Gone),
                     false => Ok(()),
                 }),
@@ -115,10 +115,9 @@ impl Facts {
     pub async fn standings(&self, viewer: impl Into<Viewer>, authors: &[UserId]) -> Result<HashMap<UserId, Standing>> {
         let viewer = viewer.into();
         let (blocks, heads) = futures::try_join!(self.blocks_between(viewer.user, authors), self.heads(authors))?;
-        let private: Vec<UserId> = heads.into_iter().filter(|(_, head)| head.is_private()).map(|(author, _)| author).collect();
-        let kept_out = self.kept_out(viewer, &private).await?;
+        let kept_out = self.kept_out(viewer, heads.iter().map(|(author, head)| (*author, head.audience()))).await?;
         let blocks = |author| blocks.get(author).copied().unwrap_or_default();
-        Ok(authors.iter().map(|author| (*author, Standing::of(blocks(author), kept_out.contains(author)))).collect())
+        Ok(authors.iter().map(|author| (*author, Standing::of(blocks(author), kept_out.get(author).copied()))).collect())
     }
 
     /// Returns at most `limit` users who have reacted to a post, and when, below `before`, newest first.
@@ -223,12 +222,19 @@ impl Facts {
 }
 
 impl Facts {
-    /// Returns those of these private authors to whom the viewer is a stranger.
-    pub async fn kept_out(&self, viewer: Viewer, private: &[UserId]) -> Result<HashSet<UserId>> {
-        let authors: Vec<UserId> = private.iter().copied().filter(|&author| viewer.is_stranger_to(author, false)).collect();
-        let edges = self.edges(viewer.user, &authors).await?;
-        let follows = |author: &UserId| edges.get(author).is_some_and(|edge| edge.following);
-        Ok(authors.into_iter().filter(|author| !follows(author)).collect())
+    /// Returns those of these authors whose posts are kept from the viewer, and why. Reads the edges to private ones.
+    pub async fn kept_out(
+        &self,
+        viewer: Viewer,
+        authors: impl IntoIterator<Item = (UserId, Audience)>,
+    ) -> Result<HashMap<UserId, Withheld>> {
+        let kept = |(author, audience)| Some((author, viewer.kept_from(author, audience, false)?));
+        let mut kept: HashMap<UserId, Withheld> = authors.into_iter().filter_map(kept).collect();
+        let private: Vec<UserId> = kept.iter().filter(|(_, why)| **why == Withheld::Private).map(|(author, _)| *author).collect();
+        for edge in self.edges(viewer.user, &private).await?.into_values().filter(|edge| edge.following) {
+            kept.remove(&edge.author);
+        }
+        Ok(kept)
     }
 
     /// Takes a reaction back, also that to a deleted post. May be repeated.

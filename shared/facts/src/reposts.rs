@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashSet};
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use tidemark_domain::{
-    AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, StoreError, Timestamp, UserId, Viewer,
+    Audience, AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, StoreError, Timestamp,
+    UserId, Viewer,
     ids::SHARDS,
     visibility::{may_refer, may_see_author},
 };
@@ -39,7 +40,8 @@ pub struct RepostEntry {
 /// What a publish has read of the post that it names.
 pub(crate) struct Named {
     pub(crate) original: Option<Post>,
-    is_private: bool,
+    /// Of the original's author, if that is not the user.
+    audience: Audience,
     blocks: Blocks,
     /// Of a repost.
     pub(crate) entry: Option<RepostEntry>,
@@ -60,7 +62,7 @@ impl Named {
     /// Returns whether this user may repost or quote it.
     pub(crate) fn may_be_named(&self, user: UserId, original: PostId) -> Seen<()> {
         let state = self.original.as_ref().map_or(PostState::Gone, Post::state);
-        may_refer(state, self.blocks, self.is_private && user != original.author)
+        may_refer(state, self.blocks, Viewer::from(user).kept_from(original.author, self.audience, false))
     }
 }
 
@@ -216,7 +218,7 @@ impl Facts {
         let reactions = reactions.into_iter().map(|item| Ok(read_reactions(item)?.2.blocks)).collect::<Result<Vec<Blocks>>>()?;
         Ok(Named {
             original: posts.into_iter().next().map(read_post).transpose()?,
-            is_private: heads.iter().any(AuthorHead::is_private),
+            audience: heads.first().map(AuthorHead::audience).unwrap_or_default(),
             blocks: reactions.first().copied().unwrap_or_default(),
             entry: entries.first().map(read_entry).transpose()?,
             counts,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidemark_domain::{AuthorState, Card, PostId, PostSummary, PostText, ReactionCounts, UserId};
+use tidemark_domain::{Audience, AuthorState, Card, PostId, PostSummary, PostText, ReactionCounts, UserId};
 
 use crate::{KnownReactions, Marks};
 
@@ -31,8 +31,8 @@ pub struct KnownPage {
 #[derive(Debug, Clone, Default)]
 pub struct KnownOriginals {
     pub summaries: HashMap<PostId, PostSummary>,
-    /// Whether each author is private.
-    pub private: HashMap<UserId, bool>,
+    /// Who sees the posts of each author.
+    pub audiences: HashMap<UserId, Audience>,
     /// With the blocks between the reader and each author.
     pub reactions: KnownReactions,
     pub cards: HashMap<UserId, Option<Card>>,
@@ -80,6 +80,6 @@ pub struct KnownReader {
     pub marks: Option<Marks>,
     /// Whether a change of the reader was noted within the last seconds.
     pub changed_lately: bool,
-    /// Whether the author is private; `None` if Redis does not have the author's head, or was not asked for it.
-    pub private: Option<bool>,
+    /// Who sees the author's posts; `None` if Redis does not have the author's head, or was not asked for it.
+    pub audience: Option<Audience>,
 }

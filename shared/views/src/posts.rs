@@ -101,13 +101,13 @@ impl Views {
         let mut next = |length| values.by_ref().take(length).collect::<Vec<_>>();
         let summaries = known(originals, next(originals.len()));
         let heads = authors.iter().zip(next(authors.len()));
-        let private = heads.filter_map(|(&author, head)| Some((author, current(head, heads::decode)?.is_private()))).collect();
+        let audiences = heads.filter_map(|(&author, head)| Some((author, current(head, heads::decode)?.audience()))).collect();
         let cards = people::known(named, next(named.len()));
         let counts = counted.iter().zip(next(counted.len()));
         let counts = counts.filter_map(|(id, value)| Some((*id, current(value, decode_counts)?.counts))).collect();
         let changed_lately = next(1).into_iter().any(|noted| noted.is_some());
         let reactions = reactions_in(&authors, states)?;
-        Ok(KnownOriginals { summaries, private, reactions, cards, counts, changed_lately })
+        Ok(KnownOriginals { summaries, audiences, reactions, cards, counts, changed_lately })
     }
 
     pub async fn known_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader> {
@@ -135,8 +135,8 @@ impl Views {
         let counts = current(next(), decode_counts).map(|known| known.counts);
         let card = current(next(), people::decode).map(|known| (id.author, known.card));
         let cards = card.into_iter().collect();
-        let private = current(next(), heads::decode).map(|head| head.is_private());
-        let reader = KnownReader { private, ..known_reader(id.author, responses)? };
+        let audience = current(next(), heads::decode).map(|head| head.audience());
+        let reader = KnownReader { audience, ..known_reader(id.author, responses)? };
         Ok((KnownPost { summary, text, counts, counts_in_motion, cards }, reader))
     }
 
@@ -160,9 +160,9 @@ impl Views {
         let known =
             authors.into_iter().zip(fields.zip(marks.into_iter().zip(author_heads))).map(|(author, (field, (marks, head)))| {
                 let follow = known_follow([meta.clone(), field], epoch);
-                let private = current(head, heads::decode).map(|head| head.is_private());
+                let audience = current(head, heads::decode).map(|head| head.audience());
                 let marks = current(marks, decode_marks);
-                (author, KnownReader { follow, changed_lately, marks, private, ..KnownReader::default() })
+                (author, KnownReader { follow, changed_lately, marks, audience, ..KnownReader::default() })
             });
         Ok((page, known.collect()))
     }
@@ -174,8 +174,8 @@ impl Views {
         commands.push(Cmd::get(head));
         let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
         let head = current(responses.pop().and_then(string_of), heads::decode);
-        let private = head.as_ref().map(AuthorHead::is_private);
-        Ok((head, KnownReader { private, ..known_reader(author, responses)? }))
+        let audience = head.as_ref().map(AuthorHead::audience);
+        Ok((head, KnownReader { audience, ..known_reader(author, responses)? }))
     }
 
     /// Takes the leases for storing these posts. Redis must have them when the posts are stored.
@@ -316,7 +316,7 @@ fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownR
         reactions: reactions::known(&[author], &reactions, of_reactions),
         changed_lately: redis::from_redis_value(changed).map_err(unreadable)?,
         marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
-        private: None,
+        audience: None,
     })
 }
 

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use futures::FutureExt;
 use tidemark_domain::{
-    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, UserId, Viewer, store::Result, visibility::may_see_author,
+    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, UserId, Viewer, Withheld, store::Result,
+    visibility::may_see_author,
 };
 use tidemark_views::{KnownFollow, KnownReader, PageParts};
 
@@ -50,7 +51,7 @@ impl AuthorQuery {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct AuthorPage {
     /// Newest first. A post that is deleted during the read is missing from the page.
     pub items: Vec<FeedItem>,
@@ -71,10 +72,12 @@ impl Readers {
             let (head, known) = self.outage.checked(self.stores.views.known_timeline(viewer.user, query.author)).await?;
             self.known_author_page(viewer, query, head, known).await
         };
-        match unless_failed(viewer.user, page.boxed().await)? {
-            (Some(Some(page)), _) => Ok(page),
-            (_, degraded) => self.author_page_of_facts(viewer, query, degraded).await,
-        }
+        let page = match unless_failed(viewer.user, page.boxed().await)? {
+            (Some(Some(page)), _) => page,
+            (_, degraded) => self.author_page_of_facts(viewer, query, degraded).await?,
+        };
+        // The timeline of an author who leaves is empty, like that of one who has left.
+        Ok(if matches!(page, Err(Withheld::Gone)) { Ok(AuthorPage::default()) } else { page })
     }
 
     /// Returns the page that the views imply; `None` if they do not know all of it.
@@ -90,7 +93,7 @@ impl Readers {
             Some(head) => head,
             None => self.heads_of_facts(&[author]).await?.remove(&author).unwrap_or_default().for_views(),
         };
-        known.private = Some(head.is_private());
+        known.audience = Some(head.audience());
         // The head in Redis does not have the archived posts.
         if head.posts != head.implied_posts() {
             return Ok(None);
@@ -126,7 +129,7 @@ impl Readers {
             let reacted = |seq| reactions.liked.contains(seq) || reactions.favorited.contains(seq);
             counts.retain(|post, _| !reacted(post.seq));
         }
-        let (bodies, shortened) = self.bodies(parts, &mut posts, Some((page.texts, counts))).await?;
+        let (bodies, shortened) = self.bodies(viewer, parts, &mut posts, Some((page.texts, counts))).await?;
         let (items, next) = finished(posts, |seq| sight.is_read(seq), &reactions, next, shortened);
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
@@ -145,7 +148,7 @@ impl Readers {
         let next = query.cut(&mut seqs);
         let posts = self.stores.facts.posts_of(author, &seqs).await?;
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
-        let (bodies, shortened) = self.bodies(parts, &mut posts, None).await?;
+        let (bodies, shortened) = self.bodies(viewer, parts, &mut posts, None).await?;
         let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, next, shortened);
         Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }

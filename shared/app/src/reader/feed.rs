@@ -306,7 +306,7 @@ impl Readers {
         let more = page.missing() == 0;
         let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
         posts.truncate(limit);
-        let (bodies, shortened) = self.bodies(parts, &mut posts, Some((texts, counts))).await?;
+        let (bodies, shortened) = self.bodies(user.into(), parts, &mut posts, Some((texts, counts))).await?;
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
         let nothing = ReactionState::default();
         let counted = posts.iter().filter(|post| !state.knows(post.id)).map(|post| post.id.author).collect();

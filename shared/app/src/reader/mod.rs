@@ -100,8 +100,8 @@ impl PairFacts {
 
     /// Returns the standing of the viewer, who is the user of this pair, with its author.
     pub(crate) fn standing(&self, viewer: Viewer, blocks: Blocks) -> Standing {
-        let is_kept_out = self.head.is_private() && viewer.is_stranger_to(self.author, self.live_edge().is_some());
-        Standing::of(blocks, is_kept_out)
+        let kept = viewer.kept_from(self.author, self.head.audience(), self.live_edge().is_some());
+        Standing::of(blocks, kept)
     }
 
     /// Returns the state that the facts imply; `None` if the user does not follow the author.

@@ -3,10 +3,11 @@
 //! An item of a page stays in its place and counts as it did, whatever becomes of its original. So a page is made
 //! first, and then its originals are read, all together: one trip to Redis, for pages that have reposts or quotes only.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    Card, PostId, PostSummary, ReactionCounts, Reference, StoreError, UserId, Viewer, store::Result, visibility::may_see_original,
+    Audience, Card, PostId, PostSummary, ReactionCounts, Reference, StoreError, UserId, Viewer, Withheld, store::Result,
+    visibility::may_see_original,
 };
 use tidemark_views::{KnownOriginals, PageParts};
 use tracing::error;
@@ -69,14 +70,28 @@ impl Readers {
         let known = self.stores.views.known_originals(reader, &ids, with_counts, parts.cards);
         let (known, degraded) = unless_failed(reader, self.outage.checked(known).await)?;
         let of_views = known.is_some();
-        let KnownOriginals { summaries, private, reactions, cards, mut counts, changed_lately } = known.unwrap_or_default();
+        let KnownOriginals { summaries, mut audiences, mut reactions, cards, mut counts, changed_lately } =
+            known.unwrap_or_default();
+        let missing: Vec<PostId> = ids.iter().filter(|id| !summaries.contains_key(id)).copied().collect();
         let mut posts = self.readable(&ids, summaries).await?;
+        if of_views && !missing.is_empty() {
+            // Whether the reader may see an original is read after it.
+            let known = self.stores.views.known_originals(reader, &missing, &[], false);
+            let later = unless_failed(reader, self.outage.checked(known).await)?.0.unwrap_or_default();
+            for id in &missing {
+                audiences.remove(&id.author);
+                reactions.of.remove(&id.author);
+            }
+            audiences.extend(later.audiences);
+            reactions.of.extend(later.reactions.of);
+            reactions.token = later.reactions.token;
+        }
         let (reactions, kept_out) = futures::try_join!(
             self.reactions_of_page(reader, &posts, of_views.then_some(reactions)),
-            self.kept_out(viewer, &posts, private)
+            self.kept_out(viewer, &posts, audiences)
         )?;
         let of = |post: &PostSummary| reactions.get(&post.id.author).cloned().unwrap_or_default();
-        posts.retain(|post| may_see_original(post.state(), of(post).blocks, kept_out.contains(&post.id.author)));
+        posts.retain(|post| may_see_original(post.state(), of(post).blocks, kept_out.get(&post.id.author).copied()));
         let reacts = |post: &PostSummary| {
             let state = of(post);
             (state.liked.contains(post.id.seq), state.favorited.contains(post.id.seq))
@@ -113,19 +128,18 @@ impl Readers {
         Ok(posts)
     }
 
-    /// Returns the authors of these posts who are private and to whom the viewer is a stranger. `private` is what the
-    /// heads in Redis say.
+    /// Returns the authors of these posts whose posts are kept from the viewer. `audiences` is what the heads in Redis
+    /// say.
     async fn kept_out(
         &self,
         viewer: Viewer,
         posts: &[PostSummary],
-        mut private: HashMap<UserId, bool>,
-    ) -> Result<HashSet<UserId>> {
-        let authors: BTreeSet<UserId> =
-            posts.iter().map(|post| post.id.author).filter(|&author| viewer.is_stranger_to(author, false)).collect();
-        let unknown: Vec<UserId> = authors.iter().filter(|author| !private.contains_key(author)).copied().collect();
-        private.extend(self.heads_of_facts(&unknown).await?.into_iter().map(|(author, head)| (author, head.is_private())));
-        let private: Vec<UserId> = authors.into_iter().filter(|author| private.get(author) == Some(&true)).collect();
-        self.stores.facts.kept_out(viewer, &private).await
+        mut audiences: HashMap<UserId, Audience>,
+    ) -> Result<HashMap<UserId, Withheld>> {
+        let authors: BTreeSet<UserId> = posts.iter().map(|post| post.id.author).filter(|&author| author != viewer.user).collect();
+        let unknown: Vec<UserId> = authors.iter().filter(|author| !audiences.contains_key(author)).copied().collect();
+        audiences.extend(self.heads_of_facts(&unknown).await?.into_iter().map(|(author, head)| (author, head.audience())));
+        audiences.retain(|author, _| authors.contains(author));
+        self.stores.facts.kept_out(viewer, audiences).await
     }
 }

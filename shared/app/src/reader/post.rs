@@ -8,8 +8,8 @@ use futures::{
     stream,
 };
 use tidemark_domain::{
-    Card, CountsVersion, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError,
-    UserId, Viewer, Withheld,
+    Audience, Card, CountsVersion, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store,
+    StoreError, UserId, Viewer, Withheld,
     store::Result,
     visibility::{gone, may_see, retain_seen},
 };
@@ -99,6 +99,8 @@ impl Readers {
                 texts.extend(text.map(|text| (post.id, text)));
                 summaries.insert(post.id, post);
             }
+            // Whether the reader may see a post is read after the post.
+            of_reader.extend(self.outage.checked(self.stores.views.known_posts(reader, &missing)).await?.1);
         }
         // A damaged text has been logged.
         let mut live: Vec<PostSummary> = distinct.iter().filter_map(|id| summaries.remove(id)).collect();
@@ -151,13 +153,13 @@ impl Readers {
                 known.entry(author).or_default().follow = states.remove(&author).into();
             }
         }
-        let lacks_privacy = |author: &&UserId| {
+        let lacks_audience = |author: &&UserId| {
             **author != reader
-                && known.get(author).is_some_and(|known| known.follow == KnownFollow::NotFollowing && known.private.is_none())
+                && known.get(author).is_some_and(|known| known.follow == KnownFollow::NotFollowing && known.audience.is_none())
         };
-        let strangers: Vec<UserId> = by_author.keys().filter(lacks_privacy).copied().collect();
+        let strangers: Vec<UserId> = by_author.keys().filter(lacks_audience).copied().collect();
         for (author, head) in self.heads_of_facts(&strangers).await? {
-            known.entry(author).or_default().private = Some(head.is_private());
+            known.entry(author).or_default().audience = Some(head.audience());
         }
         let (known, nothing) = (&*known, KnownReader::default());
         let lacks_marks = |author: &UserId| {
@@ -201,7 +203,7 @@ impl Readers {
     /// Reads what Redis knows of a post, and completes it.
     async fn cached_post(&self, viewer: Viewer, id: PostId) -> FoundPost {
         let reader = viewer.user;
-        let (known, of_reader) = self.outage.checked(self.stores.views.known_post(reader, id)).await?;
+        let (known, mut of_reader) = self.outage.checked(self.stores.views.known_post(reader, id)).await?;
         let KnownPost { summary, text, counts, counts_in_motion, cards } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
@@ -210,14 +212,16 @@ impl Readers {
             None => {
                 let lease = self.lease_posts(&[id]).await;
                 let Some((post, text)) = self.fact_of(id).await? else {
-                    return Ok(Err(self.gone(viewer, id, of_reader.private).await?));
+                    return Ok(Err(self.gone(viewer, id, of_reader.audience).await?));
                 };
                 self.store_posts(&[(post.clone(), Some(text.clone()))], lease).await;
+                // Whether the reader may see a post is read after the post.
+                of_reader = self.outage.checked(self.stores.views.known_post(reader, id)).await?.1;
                 (post, text)
             }
         };
         if post.deleted {
-            return Ok(Err(self.gone(viewer, id, of_reader.private).await?));
+            return Ok(Err(self.gone(viewer, id, of_reader.audience).await?));
         }
         let (ids, seqs) = ([id], [id.seq]);
         // A reader who has just reacted sees the exact counts.
@@ -235,10 +239,10 @@ impl Readers {
         Ok(Ok(Box::new(PostDetails { item, text, counts: counted(&counts, id), cards, degraded: false })))
     }
 
-    /// Returns the reason why the viewer does not see a post that is gone. `private` is what Redis knows of the author.
-    async fn gone(&self, viewer: Viewer, id: PostId, private: Option<bool>) -> Result<Withheld> {
-        match private {
-            Some(false) => Ok(Withheld::Gone),
+    /// Returns the reason why the viewer does not see a post that is gone. `audience` is what Redis knows of the author.
+    async fn gone(&self, viewer: Viewer, id: PostId, audience: Option<Audience>) -> Result<Withheld> {
+        match audience {
+            Some(Audience::Everyone | Audience::Nobody) => Ok(Withheld::Gone),
             _ => Ok(gone(self.stores.facts.standing(viewer, id.author).await?)),
         }
     }
@@ -268,9 +272,11 @@ impl Readers {
     /// Returns those parts of a page's live posts that are wanted. `known` is what Redis has returned; without it, all
     /// comes from the facts. With texts, an edited post gets its new title, and a damaged text is left out.
     ///
-    /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
+    /// Removes edited posts that the viewer may no longer see, and posts beyond [`MOST_TEXT`], and returns whether there
+    /// were any of the latter.
     pub(super) async fn bodies(
         &self,
+        viewer: Viewer,
         parts: PageParts,
         posts: &mut Vec<PostSummary>,
         known: Option<(HashMap<PostId, PostText>, HashMap<PostId, ReactionCounts>)>,
@@ -290,8 +296,16 @@ impl Readers {
         let missing: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| !texts.contains_key(id)).collect();
         if parts.texts && !missing.is_empty() {
             let lease = if of_views { self.lease_posts(&missing).await } else { None };
+            let revisions: HashMap<PostId, u32> = posts.iter().map(|post| (post.id, post.revision)).collect();
             let read = self.load_texts(&missing, posts, &mut texts).await?;
             self.store_posts(&read, lease).await;
+            let edited = posts.iter().filter(|post| revisions.get(&post.id) != Some(&post.revision));
+            let edited: BTreeSet<UserId> = edited.map(|post| post.id.author).collect();
+            if !edited.is_empty() {
+                // Whether the reader may see a title is read after it.
+                let standings = self.stores.facts.standings(viewer, &Vec::from_iter(edited)).await?;
+                retain_seen(posts, |author| standings.get(&author).copied().unwrap_or_default());
+            }
         }
         let shortened = shorten(posts, |post| texts.get(&post.id).map_or(0, PostText::bytes));
         let ids: Vec<PostId> = posts.iter().map(|post| post.id).collect();

@@ -165,7 +165,7 @@ impl Readers {
         let KnownPage { summaries, reactions, cards, texts, counts } = known.unwrap_or_default();
         let (mut posts, _) = self.fill_summaries(&ids, summaries).await?;
         let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
-        let (bodies, shortened) = self.bodies(parts, &mut posts, Some((texts, counts))).await?;
+        let (bodies, shortened) = self.bodies(viewer, parts, &mut posts, Some((texts, counts))).await?;
         if shortened {
             next = keys.into_iter().find(|key| posts.last().is_some_and(|post| post.id == key.post));
         }

@@ -1,6 +1,6 @@
 //! What one reader sees of an author's posts, from the views or the facts.
 
-use tidemark_domain::{AuthorHead, AuthorState, Blocks, Seq, SeqSet, Standing, UserId, Viewer, store::Result};
+use tidemark_domain::{Audience, AuthorHead, AuthorState, Blocks, Seq, SeqSet, Standing, UserId, Viewer, store::Result};
 use tidemark_views::{KnownFollow, KnownReader, Marks};
 
 use super::{PairFacts, Readers};
@@ -93,6 +93,9 @@ impl Readers {
         if reader == author {
             return Ok(Sight::open(ReadPosts::Own));
         }
+        if known.audience == Some(Audience::Nobody) {
+            return Ok(Sight { standing: Standing::Left, read: ReadPosts::Own });
+        }
         let state = match &known.follow {
             KnownFollow::Following(state) => Some(state.clone()),
             KnownFollow::NotFollowing => None,
@@ -101,20 +104,20 @@ impl Readers {
         match (state, &known.marks) {
             (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::open(ReadPosts::Following(state))),
             (None, Some(marks)) => {
-                let is_kept_out = !viewer.moderates && self.is_private(author, known.private).await?;
+                let kept = viewer.kept_from(author, self.audience(author, known.audience).await?, false);
                 let blocks = Blocks { by_author: marks.blocked, ..Blocks::default() };
-                Ok(Sight::of_marks(marks, Standing::of(blocks, is_kept_out)))
+                Ok(Sight::of_marks(marks, Standing::of(blocks, kept)))
             }
             (Some(_), _) => self.sight_of_facts(viewer, author).await,
             (None, None) => Ok(self.marks(viewer, &[author]).await?.remove(0).1),
         }
     }
 
-    /// Returns whether an author is private. `known` is what the head in Redis says.
-    async fn is_private(&self, author: UserId, known: Option<bool>) -> Result<bool> {
+    /// Returns who sees the posts of an author. `known` is what the head in Redis says.
+    async fn audience(&self, author: UserId, known: Option<Audience>) -> Result<Audience> {
         match known {
             Some(known) => Ok(known),
-            None => Ok(self.heads_of_facts(&[author]).await?.get(&author).is_some_and(AuthorHead::is_private)),
+            None => Ok(self.heads_of_facts(&[author]).await?.get(&author).map(AuthorHead::audience).unwrap_or_default()),
         }
     }
 
