@@ -75,6 +75,25 @@ fn a_blocked_user_sees_no_post_while_the_author_leaves() {
     });
 }
 
+/// The worker dies between the fact and the view. The item that had the version of the reactions is gone.
+#[test]
+fn removed_reactions_leave_the_view_although_the_worker_was_killed() {
+    world(async |world| {
+        world.user(60).publish("liked").await;
+        let reader = world.user(2);
+        reader.put("/v1/posts/60-1/like").await.ok();
+        world.idle().await;
+        let shown = async || reader.get("/v1/authors/60/posts").await.ok()["items"][0]["liked"].clone();
+        assert_eq!(shown().await, true, "a view has it");
+        let facts = &world.stack.app("fan-out").unwrap().stores.facts;
+        let [author, user] = [60, 2].map(user_id);
+        let given = facts.reactions(user, &[author]).await.unwrap().remove(&author).unwrap();
+        facts.remove_reactions_to(author, user, &given).await.unwrap();
+        world.idle().await;
+        assert_eq!(shown().await, false);
+    });
+}
+
 #[test]
 fn a_damaged_receipt_stops_neither_fan_outs_nor_other_erasures() {
     world(async |world| {

@@ -105,8 +105,11 @@ impl Readers {
 
     /// Updates the view of a user's reactions to one author from the facts. May be repeated.
     pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<()> {
-        let state = self.reactions_to(user, author).await?;
-        self.stores.views.change_reactions(user, author, &state).await
+        match self.stores.facts.reactions(user, &[author]).await?.remove(&author) {
+            Some(state) => self.stores.views.change_reactions(user, author, &state).await,
+            // An erasure has removed them, and with them the version, without which nothing replaces what the view has.
+            None => self.stores.views.clear_reactions(user).await,
+        }
     }
 
     /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned; `None` if the
