@@ -66,8 +66,8 @@ impl Leaving {
 
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
     ///
-    /// Afterwards no request that begins shows a post of the user, not as an original either: the head in Redis says so,
-    /// or the outage is noted. A feed has the posts until the worker has ended its reader's follow.
+    /// Afterwards no request that begins shows a post of the user, not as an original either: the head in Redis says
+    /// so, or the outage is noted. A feed has the posts until the worker has ended its reader's follow.
     pub async fn begin(&self, user: UserId) -> Result<Erasure> {
         let stores = &self.stores;
         let now = stores.clock.now();

@@ -59,7 +59,8 @@ pub struct AuthorHead {
     pub archived: u64,
     /// Sequence numbers of archived posts.
     pub archive: SeqSet,
-    /// The number of changes of the author's privacy. Even is public, odd is private, [`AuthorHead::LEAVES`] is neither.
+    /// The number of changes of the author's privacy. Even is public, odd is private, and [`AuthorHead::LEAVES`] is
+    /// neither.
     pub privacy: u32,
 }
 

@@ -239,7 +239,7 @@ impl Readers {
         Ok(Ok(Box::new(PostDetails { item, text, counts: counted(&counts, id), cards, degraded: false })))
     }
 
-    /// Returns the reason why the viewer does not see a post that is gone. `audience` is what Redis knows of the author.
+    /// Returns the reason why the viewer does not see a post that is gone. `audience` is what Redis knows of it.
     async fn gone(&self, viewer: Viewer, id: PostId, audience: Option<Audience>) -> Result<Withheld> {
         match audience {
             Some(Audience::Everyone | Audience::Nobody) => Ok(Withheld::Gone),
@@ -272,8 +272,8 @@ impl Readers {
     /// Returns those parts of a page's live posts that are wanted. `known` is what Redis has returned; without it, all
     /// comes from the facts. With texts, an edited post gets its new title, and a damaged text is left out.
     ///
-    /// Removes edited posts that the viewer may no longer see, and posts beyond [`MOST_TEXT`], and returns whether there
-    /// were any of the latter.
+    /// Removes edited posts that the viewer may no longer see, and posts beyond [`MOST_TEXT`], and returns whether
+    /// there were any of the latter.
     pub(super) async fn bodies(
         &self,
         viewer: Viewer,
