@@ -1,7 +1,7 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. The user's posts are then gone for everybody, except in feeds of
-//! followers. A worker removes relations, posts and the rest, in [slices](mod@slice) of a second. When nothing is left,
+//! An erasure closes the user's access first. The user's posts are then gone for everybody but followers, and as
+//! originals for these too. A worker removes relations, posts and the rest, in [slices](mod@slice) of a second. When nothing is left,
 //! the worker waits until every request from before the erasure has ended, looks again, and finishes the receipt. The
 //! receipt stays.
 //!
@@ -66,8 +66,9 @@ impl Leaving {
 
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
     ///
-    /// Afterwards no request that begins shows a post of the user, not as an original either: the head in Redis says
-    /// so, or the outage is noted. A feed has the posts until the worker has ended its reader's follow.
+    /// Afterwards no request that begins shows a post of the user to others than followers, nor a title as an original
+    /// to anybody: the head in Redis says so, or the outage is noted. A follower's feed has the posts, and the follower
+    /// may read them, until the worker has ended the follow.
     pub async fn begin(&self, user: UserId) -> Result<Erasure> {
         let stores = &self.stores;
         let now = stores.clock.now();
