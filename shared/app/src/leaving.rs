@@ -66,9 +66,9 @@ impl Leaving {
 
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
     ///
-    /// Afterwards no request that begins shows a post of the user to others than followers, nor a title as an original
-    /// to anybody: the head in Redis says so, or the outage is noted. A follower's feed has the posts, and the follower
-    /// may read them, until the worker has ended the follow.
+    /// Afterwards no request that begins shows a post of the user to others than followers, nor a title as an
+    /// original to anybody: the head in Redis says so, or the outage is noted. A follower's feed has the posts, and
+    /// the follower may read them, until the worker has ended the follow.
     pub async fn begin(&self, user: UserId) -> Result<Erasure> {
         let stores = &self.stores;
         let now = stores.clock.now();
