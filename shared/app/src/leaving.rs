@@ -1,9 +1,9 @@
 //! [`Leaving`]: the erasure of a user.
 //!
 //! An erasure closes the user's access first. The user's posts are then gone for everybody but followers, and as
-//! originals for these too. A worker removes relations, posts and the rest, in [slices](mod@slice) of a second. When nothing is left,
-//! the worker waits until every request from before the erasure has ended, looks again, and finishes the receipt. The
-//! receipt stays.
+//! originals for these too. A worker removes relations, posts and the rest, in [slices](mod@slice) of a second. When
+//! nothing is left, the worker waits until every request from before the erasure has ended, looks again, and finishes
+//! the receipt. The receipt stays.
 //!
 //! The tasks of an erasure are a chain: each is sent by the one before. The receipt has the number of the chain, and a
 //! task of an older chain does nothing. So a chain that was resumed too early does not run beside the other one.
