@@ -91,6 +91,27 @@ fn a_publish_costs_what_the_page_says() {
     });
 }
 
+#[test]
+fn requests_that_come_together_read_the_outage_note_once_a_second() {
+    world_behind_a_proxy(async |world, proxy| {
+        world.follow(1..=20, 100).await;
+        world.publish_and_deliver(100, "read by all").await;
+        let reads = Arc::new(Mutex::new(0));
+        let seen = Arc::clone(&reads);
+        proxy.decide(move |request| {
+            let of_note = request.operation == "BatchGetItem" && request.body.to_string().contains("outage");
+            *seen.lock().unwrap() += usize::from(request.function == "read-feed" && of_note);
+            Fate::Forwarded
+        });
+        let since = Instant::now();
+        for _ in 0..5 {
+            at_once(20, 1..=20, async |reader| drop(world.user(reader).feed_ids().await)).await;
+        }
+        let (reads, seconds) = (*reads.lock().unwrap(), since.elapsed().as_secs() as usize);
+        assert!(reads <= seconds + 2, "{reads} reads for 100 requests in less than {} s", seconds + 1);
+    });
+}
+
 /// Followed authors in the tests below, and posts of each.
 const FOLLOWED: u64 = 60;
 const POSTS: u64 = 20;

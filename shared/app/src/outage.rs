@@ -30,9 +30,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Outage {
     stores: Arc<Stores>,
     known: Arc<Mutex<Known>>,
+    /// Held during a read of the note, so that requests that come together share one read.
+    reading: Arc<futures::lock::Mutex<()>>,
 }
 
-/// The state of the note, as one process has read and written it. No lock is held across an `await`.
+/// The state of the note, as one process has read and written it.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// Until when the note stands, as far as this process knows.
@@ -46,21 +48,30 @@ struct Known {
     note_again_at: Timestamp,
 }
 
+impl Known {
+    /// Whether the note has to be read again at `now`.
+    fn is_old(&self, now: Timestamp) -> bool {
+        now >= self.until && now >= self.looked_at.plus_ms(ms(LOOK_EVERY))
+    }
+}
+
 impl Outage {
     pub fn new(stores: Arc<Stores>) -> Self {
-        Self { stores, known: Arc::default() }
+        Self { stores, known: Arc::default(), reading: Arc::default() }
     }
 
     /// Returns an error while views may lack changes that wait in a task; the response then has to come from the facts.
     /// If the note cannot be read, no outage is assumed.
     pub async fn check(&self) -> Result<()> {
         let now = self.stores.clock.now();
-        let known = *self.known();
-        if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
-            let until = logged!(self.stores.facts.outage_until().await, "could not read the outage note").unwrap_or(known.until);
-            let mut known = self.known();
-            known.until = until.max(known.until);
-            known.looked_at = now.max(known.looked_at);
+        if self.known().is_old(now) {
+            let _reading = self.reading.lock().await;
+            if self.known().is_old(now) {
+                let until = logged!(self.stores.facts.outage_until().await, "could not read the outage note");
+                let mut known = self.known();
+                known.until = until.unwrap_or_default().max(known.until);
+                known.looked_at = now.max(known.looked_at);
+            }
         }
         let detail = || "views may lack changes that wait for the projector".into();
         if now < self.known().until {
