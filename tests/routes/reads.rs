@@ -57,9 +57,16 @@ fn through_never_goes_back_or_covers_later_posts_and_missing_posts_of_a_list_do_
         assert_eq!(reader.unread_total().await, 11);
 
         world.user(20).delete("/v1/posts/20-5").await.ok();
-        let posts = json!({ "posts": ["20-1", "20-1", "10-11", "20-5", "20-99", "77-1"] });
+        // Posts of an author whom the reader does not follow never count as unread.
+        world.user(30).publish("not followed").await;
+        world.user(30).publish("not followed either").await;
+        let posts = json!({ "posts": ["20-1", "20-1", "10-11", "20-5", "20-99", "30-1", "77-1"] });
         assert_eq!(reads(&reader, posts.clone()).await, (2, 8));
         assert_eq!(reads(&reader, posts).await, (0, 8));
+        assert_eq!(reads(&reader, json!({ "author": "30", "through": 2 })).await, (0, 8));
+        for post in ["30-1", "30-2"] {
+            reader.get(&format!("/v1/posts/{post}")).await.has(json!({ "read": true }));
+        }
     });
 }
 

@@ -42,7 +42,7 @@ routes!(|app: &App, request| [
             "Mark a list of posts read, an author's posts up to a number, or all posts before a time"
         )
         .accepts::<MarkReadRequest>()
-        .returns::<PostsMarked>("The number of posts that changed, and the unread count after the change.")
+        .returns::<PostsMarked>("The number of posts that were unread and are read now, and the unread count after the change.")
         .idempotent(),
     ),
     (

@@ -73,7 +73,7 @@ impl MarkedPosts {
 struct Changed {
     /// The facts of the pair after the change.
     pair: PairFacts,
-    /// The number of posts that changed their flag.
+    /// The number of posts that counted as unread; of a mark as unread, those that did not.
     count: u64,
     /// Whether this request wrote the facts. If not, they contained the change before.
     written: bool,
@@ -250,7 +250,7 @@ impl Marking {
             for &seq in seqs {
                 reads.read.set(seq, read);
             }
-            Some(seqs.iter().filter(|&&seq| flags.is_read(seq) != read).count() as u64)
+            Some(seqs.iter().filter(|&&seq| flags.is_unread(seq) == read).count() as u64)
         });
         changed.await
     }

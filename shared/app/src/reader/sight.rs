@@ -29,6 +29,11 @@ impl Flags {
         }
     }
 
+    /// Returns whether the post counts as unread: never of an author whom the caller does not follow.
+    pub(crate) fn is_unread(&self, seq: Seq) -> bool {
+        self.state.as_ref().is_some_and(|state| state.is_unread(seq))
+    }
+
     pub(crate) fn unread(&self) -> u64 {
         self.state.as_ref().map_or(0, AuthorState::unread)
     }
