@@ -1,6 +1,9 @@
 //! The cost of a like, and counts of a post that are split under load.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, atomic::Ordering},
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::join_all;
@@ -15,7 +18,7 @@ use tidemark_tests::{
 
 use crate::{
     damage::{
-        proxy::{Fate, Proxy, world_behind_a_proxy},
+        proxy::{CANCELLED, Fate, Proxy, world_behind_a_proxy},
         repair,
     },
     fields,
@@ -135,6 +138,24 @@ fn the_counts_of_a_quiet_post_have_one_part_and_few_shards() {
         let first = world.item("ReactionsTable", schema::post_reactions(id(&post), 0)).await.unwrap();
         assert_eq!(first["listed"].as_ns().unwrap(), &[user_id(1).shard().to_string()]);
         assert_likers(world, &post, &[1].into()).await;
+    });
+}
+
+/// One partition has all posts of an author, and takes 3,000 read units a second.
+#[test]
+fn a_like_that_is_held_up_reads_its_post_once() {
+    world_behind_a_proxy(async |world, proxy| {
+        let post = world.publish_and_deliver(AUTHOR, "liked").await;
+        let counted = Arc::new(Mutex::new((0, 0)));
+        let seen = Arc::clone(&counted);
+        proxy.decide(move |request| {
+            let (reads, tries) = &mut *seen.lock().unwrap();
+            *reads += usize::from(request.function == "publish" && request.body.to_string().contains("PostsTable"));
+            *tries += usize::from(request.is("publish", "TransactWriteItems", "#likes"));
+            if request.operation == "TransactWriteItems" && *tries <= 3 { Fate::Refused(CANCELLED) } else { Fate::Forwarded }
+        });
+        world.user(1).put(&format!("/v1/posts/{post}/like")).await.ok();
+        assert_eq!(*counted.lock().unwrap(), (1, 4), "reads of the post, and transactions");
     });
 }
 

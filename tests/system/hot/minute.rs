@@ -6,12 +6,21 @@
 //! `cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture hot::minute::<test>`, with
 //! `TIDEMARK_SECONDS` of deployment time.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
-use futures::{StreamExt, stream};
+use futures::{
+    StreamExt,
+    future::{self, Either},
+    stream,
+};
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidemark::facts::schema;
 use tidemark_local::Weather;
-use tidemark_tests::{Response, World, deployed_timeouts, number_from};
+use tidemark_tests::{Response, World, deployed_timeouts, number_from, user_id};
 
 use super::{AUTHOR, Readers, are_all_published};
 
@@ -87,6 +96,57 @@ impl Minute<'_> {
         let counters = self.world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
         assert_eq!(counters["followers"], follows);
         assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);
+        let inbox = self.world.user(author).walk("/v1/inbox", 100).await;
+        assert_eq!(inbox.iter().map(|group| group["count"].as_u64().unwrap()).sum::<u64>(), follows);
+    }
+
+    /// Likes one post at `rate` a second, while its author looks at the group of these likes.
+    async fn like(&self, rate: u64) {
+        let world = self.world;
+        let post = world.user(AUTHOR).publish("hot").await;
+        world.idle().await;
+        let (path, acknowledged) = (format!("/v1/posts/{post}/like"), Mutex::new(Vec::new()));
+        let seen = Mutex::new(Vec::new());
+        let count = async || {
+            let page = world.user(AUTHOR).get("/v1/inbox").await.ok();
+            page["items"].as_array().unwrap().iter().map(|group| group["count"].as_u64().unwrap()).sum::<u64>()
+        };
+        let look = async {
+            loop {
+                tokio::time::sleep(PAUSE).await;
+                let asked = Instant::now();
+                let count = count().await;
+                seen.lock().unwrap().push((asked, count));
+            }
+        };
+        let started = Instant::now();
+        let likes = self.send("likes", rate, async |number| {
+            let response = world.user(FIRST + number).put(&path).await;
+            if response.status == 200 {
+                acknowledged.lock().unwrap().push(Instant::now());
+            }
+            response
+        });
+        let likes = match future::select(pin!(likes), pin!(look)).await {
+            Either::Left((likes, _)) => likes,
+            Either::Right((never, _)) => never,
+        };
+        let seconds = started.elapsed().as_secs();
+        assert_eq!(count().await, likes);
+        // How old the count was that each look showed: the time since the first like that it lacked.
+        let (acknowledged, seen) = (acknowledged.into_inner().unwrap(), seen.into_inner().unwrap());
+        let lag = |&(asked, count): &(Instant, u64)| {
+            let missing = acknowledged.get(usize::try_from(count).unwrap());
+            missing.map_or(Duration::ZERO, |at| asked.saturating_duration_since(*at))
+        };
+        let mut lags: Vec<Duration> = seen.iter().map(lag).collect();
+        lags.sort_unstable();
+        let at = |share: f64| lags[((lags.len() - 1) as f64 * share) as usize];
+        let group = world.item("InboxTable", schema::group(user_id(AUTHOR), "like-1".parse().unwrap())).await.unwrap();
+        let writes: u64 = group["version"].as_n().unwrap().parse().unwrap();
+        println!("{} looks, lag p50 {:.0?}, p99 {:.0?}, longest {:.0?}", lags.len(), at(0.5), at(0.99), at(1.0));
+        println!("{writes} writes of the group in {seconds} s");
+        assert!(writes <= seconds + 2, "{writes} writes in {seconds} s");
     }
 
     /// Publishes posts at `rate` a second, with texts of `bytes`.
@@ -125,6 +185,12 @@ async fn a_hundred_thousand_follows_of_an_author_with_posts() {
 #[ignore = "ten minutes; it measures"]
 async fn a_hundred_thousand_follows_of_an_author_without_posts() {
     minute(async |minute| minute.follow(AUTHOR).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
+async fn a_hundred_thousand_likes_of_one_post() {
+    minute(async |minute| minute.like(number_from("TIDEMARK_RATE", 833)).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
