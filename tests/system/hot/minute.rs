@@ -18,11 +18,11 @@ use futures::{
     stream,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidemark::facts::schema;
 use tidemark_local::Weather;
-use tidemark_tests::{Response, World, deployed_timeouts, number_from, user_id};
+use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
 use super::{AUTHOR, Readers, are_all_published};
+use crate::inbox;
 
 const FIRST: u64 = 2_000_000;
 /// Requests that are open at once at most. More means that the machine does not keep up.
@@ -64,10 +64,8 @@ impl Minute<'_> {
             }
             (at.elapsed() / self.slowdown, refused)
         });
-        let (mut latencies, refusals): (Vec<_>, Vec<_>) = answered.buffer_unordered(MOST_OPEN).unzip().await;
+        let (latencies, refusals): (Vec<_>, Vec<_>) = answered.buffer_unordered(MOST_OPEN).unzip().await;
         let took = started.elapsed();
-        latencies.sort_unstable();
-        let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
         let refused = refusals.iter().filter(|refused| **refused > 0).count() as u64;
         let consumed = self.world.stack.consumption();
         let busiest = |write: bool| {
@@ -78,7 +76,7 @@ impl Minute<'_> {
         let share = refused as f64 * 100.0 / number as f64;
         println!("{what}: {number} in {took:.0?} (slowdown {}), {refused} refused at first ({share:.3} %)", self.slowdown);
         println!("{} refusals, at most {} of one", refusals.iter().sum::<u64>(), refusals.iter().max().unwrap());
-        println!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0));
+        println!("{}", percentiles(latencies));
         println!("{} requests to DynamoDB throttled", consumed.throttled);
         println!("busiest partitions: reads {}, writes {}", busiest(false), busiest(true));
         assert!(took < length + Duration::from_secs(10), "{what}: the machine does not keep up");
@@ -96,8 +94,12 @@ impl Minute<'_> {
         let counters = self.world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
         assert_eq!(counters["followers"], follows);
         assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);
-        let inbox = self.world.user(author).walk("/v1/inbox", 100).await;
-        assert_eq!(inbox.iter().map(|group| group["count"].as_u64().unwrap()).sum::<u64>(), follows);
+        assert_eq!(self.acts(author).await, follows);
+    }
+
+    /// The number of acts that the author's inbox shows.
+    async fn acts(&self, author: u64) -> u64 {
+        inbox::counts(&self.world.user(author)).await.values().sum()
     }
 
     /// Likes one post at `rate` a second, while its author looks at the group of these likes.
@@ -107,15 +109,11 @@ impl Minute<'_> {
         world.idle().await;
         let (path, acknowledged) = (format!("/v1/posts/{post}/like"), Mutex::new(Vec::new()));
         let seen = Mutex::new(Vec::new());
-        let count = async || {
-            let page = world.user(AUTHOR).get("/v1/inbox").await.ok();
-            page["items"].as_array().unwrap().iter().map(|group| group["count"].as_u64().unwrap()).sum::<u64>()
-        };
         let look = async {
             loop {
                 tokio::time::sleep(PAUSE).await;
                 let asked = Instant::now();
-                let count = count().await;
+                let count = self.acts(AUTHOR).await;
                 seen.lock().unwrap().push((asked, count));
             }
         };
@@ -132,19 +130,16 @@ impl Minute<'_> {
             Either::Right((never, _)) => never,
         };
         let seconds = started.elapsed().as_secs();
-        assert_eq!(count().await, likes);
+        assert_eq!(self.acts(AUTHOR).await, likes);
         // How old the count was that each look showed: the time since the first like that it lacked.
         let (acknowledged, seen) = (acknowledged.into_inner().unwrap(), seen.into_inner().unwrap());
         let lag = |&(asked, count): &(Instant, u64)| {
             let missing = acknowledged.get(usize::try_from(count).unwrap());
             missing.map_or(Duration::ZERO, |at| asked.saturating_duration_since(*at))
         };
-        let mut lags: Vec<Duration> = seen.iter().map(lag).collect();
-        lags.sort_unstable();
-        let at = |share: f64| lags[((lags.len() - 1) as f64 * share) as usize];
-        let group = world.item("InboxTable", schema::group(user_id(AUTHOR), "like-1".parse().unwrap())).await.unwrap();
-        let writes: u64 = group["version"].as_n().unwrap().parse().unwrap();
-        println!("{} looks, lag p50 {:.0?}, p99 {:.0?}, longest {:.0?}", lags.len(), at(0.5), at(0.99), at(1.0));
+        let lags: Vec<Duration> = seen.iter().map(lag).collect();
+        let writes = inbox::version(world, AUTHOR, "like-1".parse().unwrap()).await;
+        println!("{} looks, lag {}", lags.len(), percentiles(lags));
         println!("{writes} writes of the group in {seconds} s");
         assert!(writes <= seconds + 2, "{writes} writes in {seconds} s");
     }
@@ -161,6 +156,12 @@ impl Minute<'_> {
         are_all_published(world, posts).await;
         world.assert_unread(1..=READERS, posts).await;
     }
+}
+
+fn percentiles(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    format!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0))
 }
 
 async fn minute(test: impl AsyncFnOnce(Minute<'_>)) {
