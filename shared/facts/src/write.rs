@@ -358,10 +358,8 @@ impl Facts {
             Ok(_) => return Ok(Ok(())),
             Err(error) => error,
         };
-        let cancelled = match error.as_service_error() {
-            Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => cancelled,
-            Some(TransactWriteItemsError::TransactionInProgressException(_)) => return Ok(Err(Cancelled::Conflict(Vec::new()))),
-            _ => return Err(unavailable(operation, error)),
+        let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
+            return Err(unavailable(operation, error));
         };
         let codes: Vec<&str> = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or("None")).collect();
         let writes = |wanted: &[&str]| -> Vec<usize> {

@@ -290,9 +290,10 @@ impl From<Elapsed> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let (kind, detail) = match error.is_retryable() {
-            true => (Kind::Unavailable, "storage is unavailable"),
-            false => (Kind::Internal, "a stored item cannot be read"),
+        let (kind, detail) = match error {
+            StoreError::Unavailable { .. } => (Kind::Unavailable, "storage is unavailable; a change may be done"),
+            StoreError::Contention { .. } => (Kind::Unavailable, "other requests keep changing the same items"),
+            StoreError::DamagedItem { .. } | StoreError::DamagedView { .. } => (Kind::Internal, "a stored item cannot be read"),
         };
         Self::caused(kind, detail, error)
     }

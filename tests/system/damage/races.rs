@@ -187,6 +187,35 @@ fn a_publish_and_a_deletion_with_a_lost_response_are_done_once() {
 }
 
 #[test]
+fn a_publish_whose_transaction_stays_in_progress_beyond_its_time_is_not_refused() {
+    world_behind_a_proxy(async |world, proxy| {
+        for code in UNSURE {
+            let token = Arc::new(OnceLock::new());
+            proxy.rule(move |asked: Request| {
+                let token = Arc::clone(&token);
+                async move {
+                    if !asked.is("publish", "TransactWriteItems", "") {
+                        return Fate::Forwarded;
+                    }
+                    match token.set(asked.body["ClientRequestToken"].clone()) {
+                        Ok(()) => Fate::ResponseLost(code),
+                        Err(_) => {
+                            tokio::time::sleep(std::time::Duration::from_secs(7)).await;
+                            Fate::Refused(code)
+                        }
+                    }
+                }
+                .boxed()
+            });
+            let response = world.user(99).post("/v1/posts", &json!({ "title": code, "body": "" })).await;
+            assert_eq!(response.status, 201, "{code}: it is written: {}", response.body);
+            proxy.forward_all();
+        }
+        assert_eq!(world.user(99).walk("/v1/authors/99/posts", 10).await.len(), UNSURE.len());
+    });
+}
+
+#[test]
 fn follows_with_a_lost_response_return_created_up_to_the_limit_and_an_unfollow_is_visible() {
     world_behind_a_proxy(async |world, proxy| {
         world.user(99).publish("one").await;
