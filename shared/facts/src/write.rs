@@ -23,8 +23,7 @@ use super::{
 pub enum Cancelled {
     /// The conditions of these writes failed. Writes are numbered by their index in the transaction.
     Conditions(Vec<usize>),
-    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed. Empty if an
-    /// earlier attempt of the same transaction is still in progress.
+    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed.
     Conflict(Vec<usize>),
 }
 
@@ -269,7 +268,8 @@ impl Write {
 }
 
 impl Facts {
-    /// Sends a write, again while a transaction holds its item. Returns false if a condition did not hold.
+    /// Sends a write, again while a transaction holds its item or its partition is at its limit. Returns false if a
+    /// condition did not hold.
     pub async fn send(&self, operation: &'static str, write: Write) -> Result<bool> {
         Ok(self.send_returning(operation, write, ReturnValue::None).await?.is_some())
     }
@@ -297,7 +297,7 @@ impl Facts {
         }
     }
 
-    /// The same, once: the inner error may be that a transaction holds the item.
+    /// The same, once: the inner error may be that the item is held.
     pub(crate) async fn send_once(
         &self,
         operation: &'static str,
@@ -445,7 +445,9 @@ where
 {
     match error.as_service_error().and_then(ProvideErrorMetadata::code) {
         Some("ConditionalCheckFailedException") => Ok(Err(Cancelled::Conditions(vec![0]))),
-        Some("TransactionConflictException") => Ok(Err(Cancelled::Conflict(vec![0]))),
+        Some("TransactionConflictException" | "ThrottlingException" | "ProvisionedThroughputExceededException") => {
+            Ok(Err(Cancelled::Conflict(vec![0])))
+        }
         _ => Err(unavailable(operation, error)),
     }
 }

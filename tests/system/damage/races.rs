@@ -263,6 +263,28 @@ fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
     });
 }
 
+#[test]
+fn a_request_waits_for_an_item_that_is_held_or_whose_partition_is_at_its_limit() {
+    world_behind_a_proxy(async |world, proxy| {
+        let post = world.publish_and_deliver(99, "hot").await;
+        for (code, number) in ["TransactionConflictException", "ThrottlingException"].into_iter().zip(1_u64..) {
+            let held = proxy.decide_about(["publish", "UpdateItem", "c#99-1"], move |before| match before {
+                0..9 => Fate::Refused(code),
+                _ => Fate::Forwarded,
+            });
+            let response = world.user(1).post(&format!("/v1/posts/{post}/comments"), &json!({ "text": code })).await;
+            proxy.forward_all();
+            assert_eq!(
+                (response.status, &response.body["id"]),
+                (201, &json!(format!("{post}-{number}"))),
+                "{code}: {}",
+                response.body
+            );
+            assert_eq!(held.load(Ordering::SeqCst), 10, "{code}");
+        }
+    });
+}
+
 /// Runs random operations of one client until the time is over. Returns their number.
 async fn churning_client(world: &World, client: u64, over: &AtomicBool) -> u64 {
     let (mut rng, mut done) = (StdRng::seed_from_u64(client), 0);
