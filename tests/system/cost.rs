@@ -523,3 +523,46 @@ fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_edit()
         assert_eq!(views.summaries(&[id]).await.unwrap().len(), 1);
     });
 }
+
+/// Read and write units of a mark in busy times, and of a like and a follow in quiet times, with all that follows from
+/// them (docs/scale.md). Acts of one second share a part.
+const MARK_UNITS: [f64; 2] = [4.0, 1.0];
+const LIKE_UNITS: [f64; 2] = [58.0, 12.0];
+const FOLLOW_UNITS: [f64; 2] = [64.0, 13.0];
+
+#[test]
+fn a_mark_a_like_and_a_follow_cost_what_the_page_says() {
+    const USERS: u64 = 20;
+    world_behind_a_proxy(async |world, proxy| {
+        let [first, post] = [world.publish_and_deliver(10, "first").await, world.publish_and_deliver(10, "then").await];
+        for user in 1_000..=1_000 + USERS {
+            world.user(user).feed_ids().await;
+            // An author's first mark of a reader has an entry in an index too.
+            world.user(user).put(&format!("/v1/posts/{first}/read")).await.ok();
+        }
+        for (path, stated, is_quiet) in [
+            ("/v1/following/10".to_owned(), FOLLOW_UNITS, true),
+            (format!("/v1/posts/{post}/like"), LIKE_UNITS, true),
+            (format!("/v1/posts/{post}/read"), MARK_UNITS, false),
+        ] {
+            world.user(1_000).put(&path).await.ok();
+            world.idle().await;
+            proxy.meter();
+            let together = if is_quiet { 1 } else { USERS as usize };
+            at_once(together, 1_001..=1_000 + USERS, async |user| {
+                world.user(user).put(&path).await.ok();
+                if is_quiet {
+                    world.idle().await;
+                }
+            })
+            .await;
+            world.idle().await;
+            let meter = proxy.meter();
+            let units = [meter.units - meter.written, meter.written].map(|units| units / USERS as f64);
+            println!("{path}: {units:?}, stated {stated:?}");
+            for (units, stated) in units.into_iter().zip(stated) {
+                assert!((units - stated).abs() <= 0.2 * stated, "{path}: {units} instead of {stated}");
+            }
+        }
+    });
+}

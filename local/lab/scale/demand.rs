@@ -108,6 +108,12 @@ impl Server {
     }
 }
 
+/// Read and write units of a request, with those of the projector for it and for the inbox of the author. A test
+/// compares them with a stack.
+pub(crate) const MARK: [f64; 2] = [4.0, 1.0];
+pub(crate) const LIKE: [f64; 2] = [58.0, 12.0];
+pub(crate) const FOLLOW: [f64; 2] = [64.0, 13.0];
+
 /// The load of `users` users. Rates are averages of a second.
 #[derive(Debug, Clone)]
 pub(crate) struct Demand {
@@ -151,7 +157,6 @@ impl Demand {
         let pulled = publishes * inputs.live * followers.average(|n| if n < inputs.pull_threshold { 0.0 } else { n });
         let followers_rru = 23.0 * pushed / 1_000.0;
         let rebuilds = feeds * inputs.rebuilds * REBUILD_RRU * inputs.following;
-        // A mark costs 3 RRU and 1 WRU (docs/deployment.md). Likes and follows are transactions of five items.
         let publish_rru = of_publishes(&|cost| cost.rru);
         // A walk a day over the users with keys in Redis.
         let walk = live * (WALK_RRU[0] + WALK_RRU[1] * inputs.following) / DAY;
@@ -163,8 +168,8 @@ impl Demand {
             messages: of_publishes(&|cost| cost.messages()),
             followers_rru,
             posts_rru: publish_rru - followers_rru + rebuilds,
-            rru: publish_rru + rebuilds + 2.0 * pulled + 3.0 * (marks + likes) + 6.0 * follows + walk,
-            wru: of_publishes(&|cost| cost.wru) + marks + 10.0 * likes + 10.0 * follows,
+            rru: publish_rru + rebuilds + 2.0 * pulled + MARK[0] * marks + LIKE[0] * likes + FOLLOW[0] * follows + walk,
+            wru: of_publishes(&|cost| cost.wru) + MARK[1] * marks + LIKE[1] * likes + FOLLOW[1] * follows,
             posts_wru: of_publishes(&|cost| cost.wru),
             memory: live * measured.view_bytes.at(inputs.following) + posts,
             inputs: inputs.clone(),

@@ -107,11 +107,13 @@ pub(crate) fn bill(demand: &Demand, node: Node, shards: u32, simulated: &Outcome
     let requests = demand.requests() * MONTH;
     let events = demand.messages / per_event * MONTH;
     let worker_seconds = events * (simulated.worker_seconds / simulated_events);
-    let gb_seconds = requests * inputs.request_ms / 1e3 * API_GB + worker_seconds * WORKER_GB;
-    // The projector runs once for each follow.
-    let invocations = requests + events + demand.follows * MONTH;
+    // The projector runs for each mark, like and follow, and again for the task that follows an act.
+    let acts = (demand.likes + demand.follows) * MONTH;
+    let projections = demand.marks * MONTH + 2.0 * acts;
+    let gb_seconds = (requests + projections) * inputs.request_ms / 1e3 * API_GB + worker_seconds * WORKER_GB;
+    let invocations = requests + events + projections;
     // A message is sent, and its event is received and deleted. An event is one to two times 64 KB.
-    let sqs = demand.messages * MONTH + 2.0 * events;
+    let sqs = demand.messages * MONTH + 2.0 * events + 3.0 * acts;
     let stored = demand.users * inputs.following * EDGE_BYTES + demand.publishes * inputs.post_kb * 1024.0 * DAY * STORED_DAYS;
     let bytes = demand.feeds * MONTH * demand.measured.page_bytes.few;
     vec![
@@ -167,11 +169,11 @@ mod tests {
         let dollars = |service: &str| bill.iter().find(|line| line.0 == service).unwrap().1;
         // 15 requests of each user and day.
         assert!((dollars("API Gateway") - 0.45).abs() < 1e-6);
-        // 450,000 requests, 30,000 events and 30,000 of the projector; 4,500 and 3,000 GB-seconds.
-        assert!((dollars("Lambda") - (0.51 * 0.20 + 7_500.0 * 0.0000133334)).abs() < 1e-6);
-        assert!((dollars("SQS") - 0.045).abs() < 1e-6, "30,000 sends, receives and deletes each");
-        // A post is 13 WRU and 36.023 RRU, a mark 1 and 3, a like 10 and 3, a follow 10 and 6, a walk 56.3 RRU.
-        let units = 30_000.0 * ((13.0 + 2.0 + 10.0 + 10.0) * 0.625 + (36.023 + 9.0 + 6.0 + 56.3) * 0.125) / 1e6;
+        // 450,000 requests, 30,000 events and 180,000 of the projector; 6,300 and 3,000 GB-seconds.
+        assert!((dollars("Lambda") - (0.66 * 0.20 + 9_300.0 * 0.0000133334)).abs() < 1e-6);
+        assert!((dollars("SQS") - 0.135).abs() < 1e-6, "90,000 sends, receives and deletes each");
+        // A post is 13 WRU and 36.023 RRU, a mark 1 and 4, a like 12 and 58, a follow 13 and 64, a walk 56.3 RRU.
+        let units = 30_000.0 * ((13.0 + 2.0 + 12.0 + 13.0) * 0.625 + (36.023 + 8.0 + 58.0 + 64.0 + 56.3) * 0.125) / 1e6;
         assert!((dollars("DynamoDB, units") - units).abs() < 1e-3, "{} instead of {units}", dollars("DynamoDB, units"));
         assert!((dollars("ElastiCache") - 37.376).abs() < 1e-6);
     }
