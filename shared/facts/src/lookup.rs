@@ -14,7 +14,7 @@ use super::{
     item::{Item, number},
     schema::{self, EdgeItem},
     unavailable,
-    write::{below, is, queried},
+    write::{below, is, is_throttled, queried},
 };
 
 /// The maximum number of keys in one BatchGetItem.
@@ -98,9 +98,12 @@ impl Facts {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;
-            let read = self.client.batch_get_item().set_request_items(Some(request));
-            let response = read.return_consumed_capacity(ReturnConsumedCapacity::Total).send().boxed().await;
-            let response = response.map_err(|error| unavailable(operation, error))?;
+            let read = self.client.batch_get_item().set_request_items(Some(request.clone()));
+            let response = match read.return_consumed_capacity(ReturnConsumedCapacity::Total).send().boxed().await {
+                // The partitions of all keys are at their limit.
+                Err(error) if is_throttled(&error) => continue,
+                response => response.map_err(|error| unavailable(operation, error))?,
+            };
             for (table, items) in response.responses.unwrap_or_default() {
                 let index = tables.iter().position(|name| *name == table).unwrap_or(0);
                 found.extend(items.into_iter().map(|item| (index, item)));

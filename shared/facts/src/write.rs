@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::{
     error::{BuildError, ProvideErrorMetadata, SdkError},
-    operation::{query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError},
+    operation::{
+        query::{QueryOutput, builders::QueryFluentBuilder},
+        transact_write_items::TransactWriteItemsError,
+    },
     types::{
         AttributeValue, ConditionCheck, Delete, Put, ReturnConsumedCapacity, ReturnValue, Select, TransactWriteItem, Update,
     },
@@ -406,13 +409,14 @@ pub(crate) fn having(query: QueryFluentBuilder, condition: Condition) -> QueryFl
 
 /// Sends a query, and again for its next page, until there are `most` items or no more.
 pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: usize) -> Result<Vec<Item>> {
-    let mut pages = query.set_limit(i32::try_from(most).ok()).into_paginator().items().send();
-    let mut items = Vec::new();
+    let query = query.set_limit(i32::try_from(most).ok());
+    let (mut items, mut pages) = (Vec::new(), Pages::default());
     while items.len() < most
-        && let Some(item) = pages.next().await
+        && let Some(page) = pages.next(operation, &query).await?
     {
-        items.push(item.map_err(|error| unavailable(operation, error))?);
+        items.extend(page.items.unwrap_or_default());
     }
+    items.truncate(most);
     Ok(items)
 }
 
@@ -422,20 +426,45 @@ pub(crate) async fn each_queried(
     query: QueryFluentBuilder,
     mut take: impl FnMut(&Item) -> Result<()>,
 ) -> Result<()> {
-    let mut items = query.into_paginator().items().send();
-    while let Some(item) = items.next().await {
-        take(&item.map_err(|error| unavailable(operation, error))?)?;
+    let mut pages = Pages::default();
+    while let Some(page) = pages.next(operation, &query).await? {
+        page.items().iter().try_for_each(&mut take)?;
     }
     Ok(())
 }
 
 pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64> {
-    let mut pages = query.select(Select::Count).into_paginator().send();
-    let mut count = 0;
-    while let Some(page) = pages.next().await {
-        count += u64::try_from(page.map_err(|error| unavailable(operation, error))?.count()).unwrap_or(0);
+    let (query, mut pages, mut count) = (query.select(Select::Count), Pages::default(), 0);
+    while let Some(page) = pages.next(operation, &query).await? {
+        count += u64::try_from(page.count()).unwrap_or(0);
     }
     Ok(count)
+}
+
+/// The pages of a query. In contrast to the SDK's paginator, a page whose partition is at its limit is read again.
+#[derive(Default)]
+struct Pages {
+    after: Option<Item>,
+    ended: bool,
+}
+
+impl Pages {
+    async fn next(&mut self, operation: &'static str, query: &QueryFluentBuilder) -> Result<Option<QueryOutput>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut attempts = attempts(operation);
+        loop {
+            attempts.next().await?;
+            let page = match query.clone().set_exclusive_start_key(self.after.clone()).send().boxed().await {
+                Err(error) if is_throttled(&error) => continue,
+                page => page.map_err(|error| unavailable(operation, error))?,
+            };
+            self.after = page.last_evaluated_key.clone();
+            self.ended = self.after.is_none();
+            return Ok(Some(page));
+        }
+    }
 }
 
 fn refusal<T, E, R>(operation: &'static str, error: SdkError<E, R>) -> Result<Result<T, Cancelled>>
@@ -445,11 +474,16 @@ where
 {
     match error.as_service_error().and_then(ProvideErrorMetadata::code) {
         Some("ConditionalCheckFailedException") => Ok(Err(Cancelled::Conditions(vec![0]))),
-        Some("TransactionConflictException" | "ThrottlingException" | "ProvisionedThroughputExceededException") => {
-            Ok(Err(Cancelled::Conflict(vec![0])))
-        }
+        Some("TransactionConflictException") => Ok(Err(Cancelled::Conflict(vec![0]))),
+        _ if is_throttled(&error) => Ok(Err(Cancelled::Conflict(vec![0]))),
         _ => Err(unavailable(operation, error)),
     }
+}
+
+/// Returns whether the partition of the item, or the table, is at its limit, so that nothing was done.
+pub(crate) fn is_throttled<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
+    let code = error.as_service_error().and_then(ProvideErrorMetadata::code);
+    matches!(code, Some("ThrottlingException" | "ProvisionedThroughputExceededException" | "RequestLimitExceeded"))
 }
 
 #[cfg(test)]
