@@ -132,6 +132,7 @@ fn an_unread_page_costs_as_much_as_any_page() {
             reader.delete(&format!("/v1/posts/10-{seq}/read")).await.ok();
         }
         assert_eq!(reader.feed("unread").await.len(), 2);
+        world.idle().await;
         world.forget_redis_calls().await;
         let oldest = json!([{ "id": "10-2" }, { "id": "10-1" }]);
         reader.get("/v1/feed?status=unread").await.has(json!({ "items": oldest, "next_cursor": null }));
