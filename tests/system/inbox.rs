@@ -1,9 +1,16 @@
 //! Groups of inboxes under kills, losses, damage and bursts.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::{StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{GroupId, GroupKind, Timestamp, UserId},
@@ -16,7 +23,11 @@ use tidemark_tests::{
     number_from, until, user_id, world, world_with,
 };
 
-use crate::damage::{fire, repair};
+use crate::damage::{
+    fire,
+    proxy::{Fate, world_behind_a_proxy},
+    repair,
+};
 
 const OWNER: u64 = 1;
 const INBOX: &str = "InboxTable";
@@ -44,6 +55,39 @@ pub(crate) async fn version(world: &World, owner: u64, id: GroupId) -> u64 {
     let item = world.item(INBOX, schema::group(user_id(owner), id)).await;
     let version = item.and_then(|item| item["version"].as_n().ok().and_then(|version| version.parse().ok()));
     version.unwrap_or_default()
+}
+
+/// The records of a burst wait until the projector has time for them. Each batch of them would derive the group if its
+/// pause were over.
+#[test]
+fn a_derivation_that_takes_longer_than_its_pause_is_not_followed_by_the_next_at_once() {
+    const LIKES: u64 = 1_000;
+    world_behind_a_proxy(async |world, proxy| {
+        let (owner, post) = (world.user(OWNER), world.user(OWNER).publish("hot").await);
+        world.idle().await;
+        world.stack.pause("projector").await.unwrap();
+        stream::iter(2..LIKES + 2).for_each_concurrent(32, async |user| like(world, user, &post).await).await;
+        let shard = user_id(2).shard();
+        let derivations = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&derivations);
+        proxy.rule(move |asked| {
+            let reads_likers = asked.is("projector", "Query", &format!("{OWNER}#{shard:02}"));
+            seen.fetch_add(usize::from(reads_likers), Ordering::SeqCst);
+            let took = if reads_likers { 1_500 } else { 0 };
+            async move {
+                tokio::time::sleep(Duration::from_millis(took)).await;
+                Fate::Forwarded
+            }
+            .boxed()
+        });
+        world.resume("projector").await;
+        world.idle().await;
+        proxy.forward_all();
+        assert_eq!(counts(&owner).await, BTreeMap::from([("like-1".to_owned(), LIKES)]));
+        let derivations = derivations.load(Ordering::SeqCst);
+        println!("{derivations} derivations for {LIKES} likes");
+        assert!((1..=10).contains(&derivations), "{derivations}");
+    });
 }
 
 #[test]

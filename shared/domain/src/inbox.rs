@@ -176,7 +176,7 @@ pub struct Group {
     pub read_at: Option<Timestamp>,
     /// Grows by one with each derivation that is written.
     pub version: u32,
-    /// When the last written derivation began.
+    /// When the last written derivation had read all acts.
     pub written_at: Timestamp,
     /// The users with an act who are in a block with the group's user.
     pub apart: Vec<UserId>,

@@ -5,7 +5,7 @@
 //! projector see its acts:
 //!
 //! 1. A derivation first sends a [`Task::Group`] that is delayed by the pause, then writes the group on the condition
-//!    that no other derivation has been written since, with the time at which it began.
+//!    that no other derivation has been written since, with the time at which it has read all acts.
 //! 2. An act that finds the pause of a group is left to that task, which has not begun.
 //! 3. The task derives the group again. If nothing has changed, it writes nothing, and that is all. So it also finds
 //!    what a derivation has missed whose facts were older than those of another that had nothing to write.
@@ -235,9 +235,10 @@ impl Inboxes {
                     _ => (stores.wait)(left).await,
                 }
             }
-            let begun = stores.clock.now();
             let derived = self.derive(user, &known, cause).await?;
-            let after = Group { version: known.version + 1, written_at: begun, ..derived };
+            // The pause begins now: a derivation that takes longer than its pause would be followed by the next at once.
+            let now = stores.clock.now();
+            let after = Group { version: known.version + 1, written_at: now, ..derived };
             let then = |version| [Task::Group { user, id, other: None, version: Some(version) }];
             let is_of_stream = cause == Cause::Act { after: None };
             // The pause of many acts begins even if two of them have changed nothing together.
@@ -248,7 +249,7 @@ impl Inboxes {
                 return if may_be_late { self.send(LEAST_PAUSE, then(known.version)).await } else { Ok(()) };
             }
             self.send(pause(&after), then(after.version)).await?;
-            if !stores.facts.put_group(user, &before, &after, begun).await? {
+            if !stores.facts.put_group(user, &before, &after, now).await? {
                 // Another derivation was first, or the user has read the group.
                 continue;
             }
