@@ -236,7 +236,7 @@ impl Inboxes {
                 }
             }
             let derived = self.derive(user, &known, cause).await?;
-            // The pause begins now: a derivation that takes longer than its pause would be followed by the next at once.
+            // The pause begins now. A derivation longer than its pause would otherwise be followed by the next at once.
             let now = stores.clock.now();
             let after = Group { version: known.version + 1, written_at: now, ..derived };
             let then = |version| [Task::Group { user, id, other: None, version: Some(version) }];
