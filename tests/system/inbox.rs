@@ -6,13 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tidemark::{
+    Clock as _, SystemClock,
     domain::{GroupId, GroupKind, Timestamp, UserId},
     facts::schema,
 };
@@ -70,7 +71,7 @@ fn the_pause_of_a_group_begins_when_its_acts_have_been_read() {
             async move {
                 if let Some(seen) = seen.filter(|seen| seen.load(Ordering::SeqCst) == 0) {
                     tokio::time::sleep(Duration::from_millis(300)).await;
-                    seen.store(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64, Ordering::SeqCst);
+                    seen.store(SystemClock.now().ms(), Ordering::SeqCst);
                 }
                 Fate::Forwarded
             }
