@@ -122,6 +122,7 @@ export function firstLook(size, withPage) {
     await reader.getByRole("button", { name: "Open settings" }).waitFor();
     assert.equal(await reader.getByLabel("Title", { exact: true }).isVisible(), false, "nothing can be published");
     await page.locator("#connection").filter({ hasText: "Token refused" }).waitFor();
+    await view.identified(1);
     assert.equal(await view.section(1).locator("h2").textContent(), await view.section(1).getAttribute("aria-label"));
   });
 
@@ -260,12 +261,13 @@ export function firstLook(size, withPage) {
     // `make demo` prints such a link.
     await page.goto(`${stack.url}/#people=${second},${first}`);
     await view.section(0).getByRole("heading", { name: "Sam", level: 2 }).waitFor({ state: "attached" });
+    await view.section(1).locator("h2").filter({ hasText: "Rita" }).waitFor({ state: "attached" });
   });
 
   once("an idle page sends at most four requests a minute", async ({ stack, view, page }) => {
     await view.live(0, /^Live$/);
     await view.live(1, /^Live$/);
-    await view.section(2).locator(".badge").filter({ hasText: "idle" }).waitFor();
+    await (await view.choose(2)).locator(".badge").filter({ hasText: "idle" }).waitFor();
     await stack.idle();
     await page.waitForLoadState("networkidle");
     const sent = view.requests();

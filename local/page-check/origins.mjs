@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { View } from "./view.mjs";
+import { BOTH, View } from "./view.mjs";
 
 /** `context()` returns `{ browser, stack, host, another }`. The stack allows the host's origin. */
 export function origins(context) {
@@ -10,7 +10,7 @@ export function origins(context) {
     test(`${width}: the page on a static host uses a stack elsewhere`, { timeout: 120_000 }, async () => {
       const { browser, stack, host, another } = context();
       const [first, second] = [another(), another()];
-      const view = await View.open(browser, `${host.url}/page/`, { width, scheme: "light" }, first, second, stack.url);
+      const view = await View.open(browser, `${host.url}/page${BOTH}`, { width, scheme: "light" }, first, second, stack.url);
       await view.follow(0, second);
       await view.says(0, `You follow User ${second}.`);
       await view.tab(0, "Feed");

@@ -3,7 +3,7 @@
 
 import { mkdirSync } from "node:fs";
 import { Stack } from "./stack.mjs";
-import { View, launch } from "./view.mjs";
+import { BOTH, ONE, View, launch } from "./view.mjs";
 
 const DOCS = "docs/images";
 const SCREENS = `${process.env.PAGE_CHECK_MODULES}/screens`;
@@ -11,7 +11,7 @@ const [RITA, SAM, ADA] = ["1", "2", "3"];
 
 /** What else happens after the page has filled itself. */
 async function fill(stack, browser) {
-  const view = await View.open(browser, stack.url, { width: 1280, scheme: "light" }, RITA, SAM);
+  const view = await View.open(browser, stack.url + BOTH, { width: 1280, scheme: "light" }, RITA, SAM);
   await view.section(0).getByRole("button", { name: "Fill with sample people" }).click();
   await view.badge(0, 6);
   await view.close();
@@ -31,11 +31,12 @@ async function fill(stack, browser) {
   return id;
 }
 
-/** Opens the page at an address, waits for content, and takes the picture. */
-async function shoot(browser, url, size, path, hash, first = RITA) {
-  const view = await View.open(browser, url + hash, size, first, first === "0" ? "0" : SAM);
+/** Opens the page at an address, waits for content, and takes the picture, with the system or without. */
+async function shoot(browser, url, size, path, address, { first = RITA, system = false } = {}) {
+  const view = await View.open(browser, url + address, size, first, first === "0" ? "0" : SAM);
   const { page } = view;
-  if (first !== "0") for (const index of [0, 1]) await view.live(index, /^Live$/);
+  if (first !== "0") for (const index of address === ONE ? [0] : [0, 1]) await view.live(index, /^Live$/);
+  if (system) await view.choose(2);
   await page.waitForLoadState("networkidle");
   await page.evaluate(() => document.activeElement.blur());
   await page.screenshot({ path });
@@ -48,14 +49,16 @@ const browser = await launch();
 try {
   const url = stack.url;
   const sizes = [1280, 390].flatMap((width) => ["light", "dark"].map((scheme) => ({ width, scheme, name: `${width}-${scheme}` })));
-  for (const size of sizes) await shoot(browser, url, size, `${SCREENS}/newcomer-${size.name}.png`, "/");
+  for (const size of sizes) await shoot(browser, url, size, `${SCREENS}/newcomer-${size.name}.png`, ONE);
   const post = await fill(stack, browser);
   await shoot(browser, url, sizes[0], `${DOCS}/page-post-and-inbox.png`, `/#1=inbox&2=posts/${post}`);
   const screens = { author: `authors/${ADA}`, followers: `authors/${ADA}/followers`, post: `posts/${post}`, inbox: "inbox", people: "people", notices: "notices", profile: "profile" };
   for (const size of sizes) {
-    await shoot(browser, url, size, `${DOCS}/page-${size.name}.png`, "/");
+    await shoot(browser, url, size, `${DOCS}/page-${size.name}.png`, BOTH, { system: size.width === 1280 });
+    await shoot(browser, url, size, `${SCREENS}/one-${size.name}.png`, ONE);
+    await shoot(browser, url, size, `${SCREENS}/system-${size.name}.png`, ONE, { system: true });
     for (const [name, route] of Object.entries(screens)) await shoot(browser, url, size, `${SCREENS}/${name}-${size.name}.png`, `/#1=${route}&2=feed`);
-    await shoot(browser, url, size, `${SCREENS}/refused-${size.name}.png`, "/", "0");
+    await shoot(browser, url, size, `${SCREENS}/refused-${size.name}.png`, BOTH, { first: "0" });
   }
 } finally {
   await browser.close();

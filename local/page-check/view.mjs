@@ -10,6 +10,9 @@ const axe = require.resolve("axe-core/axe.min.js");
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync"];
 
+/** The addresses of the page with one person, and with two. */
+export const ONE = "/", BOTH = "/#1=feed&2=feed";
+
 export const launch = () => chromium.launch({ executablePath: process.env.PAGE_CHECK_CHROMIUM, args: FLAGS });
 
 export class View {
@@ -23,8 +26,8 @@ export class View {
     const view = Object.assign(new View(), { context, page, narrow: width < 900, errors: [] });
     page.on("pageerror", (error) => view.errors.push(error));
     await page.goto(url);
-    await view.section(0).locator("h2:not(:text('…'))").waitFor({ state: "attached" });
-    await view.section(1).locator("h2:not(:text('…'))").waitFor({ state: "attached" });
+    await view.identified(0);
+    if (/[#&]2=/.test(url)) await view.identified(1);
     return view;
   }
 
@@ -33,12 +36,18 @@ export class View {
     if (this.errors.length) throw this.errors[0];
   }
 
-  section = (index) => this.page.locator("main > section").nth(index);
+  section = (index) => (index === 2 ? this.page.locator("#drawer") : this.page.locator("main > section").nth(index));
+  identified = (index) => this.section(index).locator("h2:not(:text('…'))").waitFor({ state: "attached" });
+  opener = () => this.page.getByRole("button", { name: "System", exact: true });
 
   /** Brings a person (0, 1) or the system (2) into view. */
   async choose(index) {
     await this.section(index).waitFor({ state: "attached" });
-    if (this.narrow) await this.page.locator("#switcher button").nth(index).click();
+    const open = await this.section(2).isVisible();
+    if (index === 2 && !open) await this.opener().click();
+    if (index !== 2 && open) await this.page.keyboard.press("Escape");
+    const chooser = this.page.locator("#switcher button").nth(index);
+    if (index !== 2 && (await chooser.isVisible())) await chooser.click();
     return this.section(index);
   }
 
@@ -126,7 +135,7 @@ export class View {
   /** What is wider than the window or than its panel. */
   overflows = () => this.page.evaluate(() => {
     const wide = document.documentElement.scrollWidth > innerWidth ? ["the window"] : [];
-    for (const panel of document.querySelectorAll("main > section")) {
+    for (const panel of document.querySelectorAll("main > section, #drawer")) {
       const edge = panel.getBoundingClientRect().right;
       const beyond = [...panel.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > edge + 1);
       wide.push(...beyond.map((element) => element.outerHTML.slice(0, 120)));

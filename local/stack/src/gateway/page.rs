@@ -10,7 +10,7 @@ use http::{StatusCode, header};
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 21] = [
+const FILES: [(&str, &str, &str); 22] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
     ("/sample.json", "application/json", include_str!("page/sample.json")),
@@ -19,6 +19,7 @@ const FILES: [(&str, &str, &str); 21] = [
     ("/author.js", SCRIPT, include_str!("page/author.js")),
     ("/comments.js", SCRIPT, include_str!("page/comments.js")),
     ("/composer.js", SCRIPT, include_str!("page/composer.js")),
+    ("/delivery.js", SCRIPT, include_str!("page/delivery.js")),
     ("/dom.js", SCRIPT, include_str!("page/dom.js")),
     ("/feed.js", SCRIPT, include_str!("page/feed.js")),
     ("/inbox.js", SCRIPT, include_str!("page/inbox.js")),

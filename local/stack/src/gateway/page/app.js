@@ -1,4 +1,4 @@
-// Starts the page: settings, two people, and the system where there is a local stack.
+// Starts the page: settings, one person or two, and the system where there is a local stack.
 
 import { Api, connection } from "./api.js";
 import { button, h } from "./dom.js";
@@ -7,26 +7,48 @@ import { fill } from "./sample.js";
 import { System } from "./system.js";
 
 const find = (id) => document.getElementById(id);
-const [panels, switcher, dialog, drawer] = [find("panels"), find("switcher"), find("settings"), find("open-system")];
+const [panels, switcher, dialog, toggle] = [find("panels"), find("switcher"), find("settings"), find("beside")];
 const form = dialog.querySelector("form");
 const KEY = "tidemark";
+const BOTH = "#1=feed&2=feed";
 let page, system, state = "";
 
 const settings = () => ({ base: "", live: "", first: "1", second: "2", ...JSON.parse(sessionStorage.getItem(KEY) ?? "{}") });
 const save = (values) => sessionStorage.setItem(KEY, JSON.stringify({ ...settings(), ...values }));
 
-/** Adds a panel and its button in the switcher, which narrow windows show. Returns the button's writer. */
-function add(root) {
-  const choose = () => {
-    for (const panel of panels.children) panel.classList.toggle("current", panel === root);
-    for (const other of switcher.children) other.ariaPressed = String(other === chooser);
-    system?.seen();
-  };
-  const chooser = button("", choose, { "aria-pressed": "false" });
-  panels.append(root);
-  switcher.append(chooser);
-  if (panels.children.length === 1) choose();
-  return (name, count) => chooser.replaceChildren(h("span", { dir: "auto" }, name), ...(count ? [" ", h("span", { class: "count" }, String(count))] : []));
+/** Adds a person, and a button in the switcher, which narrow windows show for two. */
+function add(key) {
+  const { base, live, first, second } = settings();
+  const person = new Person({ base, live, token: key === "1" ? first : second, key, page });
+  person.chooser = button("", () => choose(person), { "aria-pressed": "false" });
+  page.people.push(person);
+  panels.append(person.root);
+  switcher.append(person.chooser);
+}
+
+/** Shows a person where there is no room for two. */
+function choose(person) {
+  for (const other of page.people) {
+    other.root.classList.toggle("current", other === person);
+    other.chooser.ariaPressed = String(other === person);
+  }
+}
+
+/** Shows the second person too, or no longer. */
+function compare(both) {
+  if (both === (page.people.length === 2)) return;
+  if (both) add("2");
+  else {
+    const second = page.people.pop();
+    second.stop();
+    second.root.remove();
+    second.chooser.remove();
+    choose(page.people[0]);
+  }
+  toggle.ariaPressed = String(both);
+  panels.classList.toggle("beside", both);
+  switcher.hidden = !both;
+  changed();
 }
 
 /** Takes the users of an address such as `#people=7,8`. Returns whether there are any. */
@@ -34,13 +56,14 @@ function users() {
   const [, first, second] = /^#people=(\d+),(\d+)$/.exec(location.hash) ?? [];
   if (!first) return false;
   save({ first, second });
-  history.replaceState(null, "", location.pathname);
+  history.replaceState(null, "", BOTH);
   return true;
 }
 
-/** Shows the screens of an address such as `#1=feed&2=authors/7`. */
+/** Shows the screens of an address such as `#1=feed&2=authors/7`. Without the second person, there is one. */
 function route() {
   const wanted = new URLSearchParams(location.hash.slice(1));
+  compare(wanted.has("2"));
   for (const person of page.people) person.enter(wanted.get(person.key) ?? "feed");
 }
 
@@ -52,7 +75,9 @@ function went() {
 
 /** Names or counts have changed. */
 function changed() {
-  page.people.forEach((person) => person.write(person.name, person.total));
+  for (const { chooser, name, total } of page.people) {
+    chooser.replaceChildren(h("span", { dir: "auto" }, name), ...(total ? [" ", h("span", { class: "count" }, String(total))] : []));
+  }
   const total = page.people.reduce((sum, person) => sum + (person.refused ? 0 : person.total), 0);
   document.title = total ? `(${total}) Tidemark` : "Tidemark";
   find("skip").textContent = `Skip to ${page.people.at(-1).name}`;
@@ -72,36 +97,34 @@ function start() {
   system = null;
   panels.replaceChildren();
   switcher.replaceChildren();
-  panels.classList.remove("with-system");
-  drawer.hidden = true;
-  const { base, live, first, second } = settings();
   page = { people: [], sample: null, went, changed, settings: openSettings };
-  page.people = [first, second].map((token, index) => {
-    const person = new Person({ base, live, token, key: String(index + 1), page });
-    person.write = add(person.root);
-    return person;
-  });
+  add("1");
+  choose(page.people[0]);
   changed();
   route();
-  run(page, new Api(base, null));
+  run(page, new Api(settings().base, null));
 }
 
 /** Shows the system if there is a local stack, which also knows its users by their ids. */
 async function run(mine, api) {
   if (!(await System.exists(api)) || mine !== page) return;
-  page.sample = () => fill(api, page.people);
+  page.sample = async () => {
+    beside(true);
+    await page.people[1].identifying;
+    await fill(api, page.people);
+  };
   system = new System(api);
-  add(system.root)("System");
-  drawer.hidden = false;
-  slide(innerWidth >= 1200);
+  find("open-settings").before(system.opener);
+  switcher.before(system.root);
   changed();
   await system.watch();
 }
 
-function slide(open) {
-  panels.classList.toggle("with-system", open);
-  drawer.ariaPressed = String(open);
-  system.seen();
+/** Shows both people or one, as a step of the browser's history. */
+function beside(both) {
+  if (both === (page.people.length === 2)) return;
+  history.pushState(null, "", `#1=${page.people[0].route}${both ? "&2=feed" : ""}`);
+  route();
 }
 
 function openSettings() {
@@ -113,7 +136,7 @@ connection.addEventListener("change", ({ detail }) => {
   state = detail;
   told();
 });
-drawer.addEventListener("click", () => slide(drawer.ariaPressed !== "true"));
+toggle.addEventListener("click", () => beside(page.people.length === 1));
 find("skip").addEventListener("click", (event) => {
   event.preventDefault();
   const { root, part } = page.people.at(-1);

@@ -1,34 +1,19 @@
-// New posts, quotes and edits, and how a post reaches its followers.
+// New posts, quotes and edits.
 
-import { wait } from "./api.js";
-import { h, plural, show, submit, titled } from "./dom.js";
-
-const MOST_DELIVERIES = 3;
-const FIRST_PAUSE = 0.2;
-const LONGEST_PAUSE = 2;
-
-const STATES = {
-  pending: "waits to be delivered",
-  running: "is being delivered",
-  done: "is delivered",
-  cancelled: "was deleted before it was delivered",
-};
+import { Delivery } from "./delivery.js";
+import { submit, titled } from "./dom.js";
 
 const field = (form, name) => form.elements.namedItem(name);
 
 export class Composer {
   constructor(person) {
     const { part, api } = person;
-    Object.assign(this, { person, part, api, key: null, edited: null, quoted: null, deliveries: [], stopped: false });
+    Object.assign(this, { person, part, api, key: null, edited: null, quoted: null, delivery: new Delivery(person) });
     submit(part.publish, () => person.run(() => this.publish()));
     part.publish.addEventListener("input", () => (this.key = null));
-    // It stays open when it loses the focus: what is below must not move under a click.
-    part.publish.addEventListener("focusin", () => part.publish.classList.add("open"));
+    // The Tab key passes it closed. It stays open when it loses the focus: what is below must not move under a click.
+    for (const event of ["click", "input"]) field(part.publish, "title").addEventListener(event, () => part.publish.classList.add("open"));
     part.cancelEdit.addEventListener("click", () => this.fill(null));
-  }
-
-  stop() {
-    this.stopped = true;
   }
 
   /** Empties the form, or puts a post into it for an edit. */
@@ -59,6 +44,7 @@ export class Composer {
 
   open() {
     this.person.go("feed");
+    this.part.publish.classList.add("open");
     field(this.part.publish, "title").focus();
   }
 
@@ -71,37 +57,12 @@ export class Composer {
     } else {
       // The key stays until there is a response, so that a repetition cannot publish twice.
       this.key ??= crypto.getRandomValues(new Uint32Array(4)).join("-");
-      const of = quoted ? { of: quoted.id } : {};
+      const of = quoted ? { of: quoted.id } : {}, sent = performance.now();
       const published = await api.post("/v1/posts", { ...post, ...of }, { "Idempotency-Key": this.key });
       person.say("");
-      person.run(() => this.follow(published));
+      person.run(() => this.delivery.begin(published, sent));
     }
     this.fill(null);
     await person.refresh();
-  }
-
-  /** Follows a delivery to its end, with longer pauses the longer it takes. */
-  async follow({ id, title, delivery }) {
-    this.deliveries = [{ id, title, ...delivery }, ...this.deliveries].slice(0, MOST_DELIVERIES);
-    this.draw();
-    for (let pause = FIRST_PAUSE; !this.stopped; pause = Math.min(LONGEST_PAUSE, pause * 1.3)) {
-      await wait(pause);
-      const known = this.deliveries.find((one) => one.id === id);
-      if (!known || ["done", "cancelled"].includes(known.state)) return;
-      const gone = (problem) => (problem.status === 404 ? { state: "cancelled" } : {});
-      const now = await this.api.get(`/v1/posts/${id}/delivery`).catch(gone);
-      this.deliveries = this.deliveries.map((one) => (one.id === id ? { ...one, ...now } : one));
-      this.draw();
-    }
-  }
-
-  draw() {
-    show(this.part.deliveries, this.deliveries, (one) => one.id, ({ title, mode, state, delivered, followers }) => {
-      const count = mode === "pull" ? "Followers read it on demand." : `${delivered} of ${plural(followers, "follower")}`;
-      const value = state === "done" ? 1 : followers ? delivered / followers : null;
-      return h("li", { class: "delivery" },
-        h("p", { role: "status" }, `“${title}” ${STATES[state] ?? state}. `, h("span", { class: "hint" }, count)),
-        h("progress", { max: 1, value, "aria-label": `Delivery of ${title}` }));
-    });
   }
 }

@@ -145,14 +145,15 @@ const ICONS = {
   comments: "M4 5h16v11h-9l-5 4v-4H4z",
 };
 
-export function icon(name) {
-  const [image, path] = ["svg", "path"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
-  image.setAttribute("viewBox", "0 0 24 24");
-  image.setAttribute("aria-hidden", "true");
-  path.setAttribute("d", ICONS[name]);
-  image.append(path);
-  return image;
+/** Creates an element of a picture. */
+export function svg(tag, properties, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(properties)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
 }
+
+export const icon = (name) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 
 /** A picture, or the initials of the name where there is none. The colour depends on the name. */
 export function avatar(name, picture) {

@@ -26,7 +26,8 @@ export class Person {
    */
   constructor({ base, live, token, key, page }) {
     const { root, part } = copy("person");
-    Object.assign(this, { root, part, key, page, profiles: {}, reposts: new Map(), id: null, name: "…", total: null, unread: [], refused: false, lost: false });
+    Object.assign(this, { root, part, key, page, profiles: {}, reposts: new Map(), id: null, name: "…", total: null, unread: [] });
+    Object.assign(this, { told: null, refused: false, lost: false, stopped: false });
     this.ready = new Promise((identified) => (this.identified = identified));
     this.alarm = messages(part.messages);
     this.panels = [...root.querySelectorAll("[data-screen]")];
@@ -64,7 +65,7 @@ export class Person {
     this.live = new Live(url, {
       read: () => this.api.get("/v1/unread"),
       show: (unread) => this.show(unread),
-      told: (message) => this.told(message),
+      told: (message) => this.hear(message),
       inbox: ({ unread }) => this.acts(unread),
       notices: (message) => this.run(() => screens.notices.told(message)),
       state: (state) => this.become(state),
@@ -73,15 +74,18 @@ export class Person {
     this.live.name(screens.notices.platform);
   }
 
+  /** Sends no further request, and ends the live connection. */
   stop() {
+    [this.stopped, this.settling] = [true, null];
     this.live.stop();
     clearInterval(this.timer);
-    this.composer.stop();
+    this.composer.delivery.stop();
     this.screens.notices.stop();
   }
 
   /** Runs an action of the person, and shows its problem on the screen where it began. Returns whether it succeeded. */
   async run(action) {
+    if (this.stopped) return false;
     const place = this.messages[this.screen];
     try {
       await action();
@@ -286,7 +290,9 @@ export class Person {
   }
 
   /** Shows the counts of a message and reads the feed. A message names one author, and others may have changed too. */
-  told({ total, author, unread }) {
+  hear({ total, author, unread, post }) {
+    if (unread) this.told = { post, at: performance.now() };
+    for (const other of this.page.people) other.composer.delivery.reached(this);
     this.changedCount(total, author, unread);
     if (this.unread.reduce((sum, one) => sum + one.unread, 0) !== total) this.live.read();
     this.run(() => this.screens.feed.arrived());

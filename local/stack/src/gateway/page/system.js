@@ -7,6 +7,8 @@ import { button, copy, h, messages, once, show } from "./dom.js";
 const FASTEST = 1000;
 const SLOWEST = 60_000;
 const SLOWER = 8;
+/** What Escape closes first. */
+const ABOVE = "dialog[open], details.menu[open]";
 
 const number = (value) => h("td", { class: value ? "number busy" : "number" }, String(value));
 // A long name may break between its words.
@@ -19,10 +21,13 @@ export class System {
     const seen = () => this.seen(), { signal } = this.stopped;
     for (const source of [activity, connection]) source.addEventListener("change", seen, { signal });
     document.addEventListener("visibilitychange", seen, { signal });
-    part.weather.addEventListener("change", once(() => this.run(async () => {
+    this.opener = button("System", () => this.slide(root.hidden), { "aria-expanded": "false", "aria-controls": root.id });
+    part.close.addEventListener("click", () => this.slide(false));
+    document.addEventListener("keydown", ({ key }) => key === "Escape" && !document.querySelector(ABOVE) && this.slide(false), { signal });
+    part.weather.addEventListener("change", () => this.run(async () => {
       const { weather } = await api.put("/_local/weather", { weather: part.weather.value });
       this.message.say(`The weather is ${weather}.`);
-    })));
+    }));
     part.reconcile.addEventListener("click", once(() => this.run(async () => {
       this.message.say("Reconcile runs…");
       const { looked_at: seen, differences } = await api.post("/_local/schedules/reconcile");
@@ -42,9 +47,19 @@ export class System {
   stop() {
     this.stopped.abort();
     this.wake();
+    this.root.remove();
+    this.opener.remove();
   }
 
-  /** Something has happened, or the panel may have become visible. */
+  /** Opens or closes the drawer. */
+  slide(open) {
+    if (!open && this.root.contains(document.activeElement)) this.opener.focus();
+    this.root.hidden = !open;
+    this.opener.ariaExpanded = String(open);
+    this.seen();
+  }
+
+  /** Something has happened, or the drawer may have become visible. */
   seen() {
     this.pause = FASTEST;
     this.wake();
@@ -55,13 +70,13 @@ export class System {
     await this.refresh();
   }
 
-  /** Shows the status until `stop`, while the panel is visible. */
+  /** Shows the status until `stop`, while the drawer is open. */
   async watch() {
     const { known, weather } = await this.api.get("/_local/weather");
     this.part.weather.replaceChildren(...known.map((one) => h("option", { value: one }, one)));
     this.part.weather.value = weather;
     while (!this.stopped.signal.aborted) {
-      if (!document.hidden && this.root.checkVisibility()) await this.refresh();
+      if (!document.hidden && !this.root.hidden) await this.refresh();
       await new Promise((done) => {
         const timer = setTimeout(done, this.pause);
         this.wake = () => (clearTimeout(timer), setTimeout(done, FASTEST / 4));
