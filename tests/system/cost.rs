@@ -533,6 +533,9 @@ const FOLLOW_UNITS: [f64; 2] = [64.0, 13.0];
 #[test]
 fn a_mark_a_like_and_a_follow_cost_what_the_page_says() {
     const USERS: u64 = 20;
+    let [mark, like, follow] = [MARK_UNITS, LIKE_UNITS, FOLLOW_UNITS].map(|[rru, wru]| format!("{rru} RRU and {wru} WRU"));
+    let stated = format!("A mark is {mark}, a like {like}, a follow {follow}");
+    assert!(include_str!("../../docs/scale.md").contains(&stated), "docs/scale.md does not say: {stated}");
     world_behind_a_proxy(async |world, proxy| {
         let [first, post] = [world.publish_and_deliver(10, "first").await, world.publish_and_deliver(10, "then").await];
         for user in 1_000..=1_000 + USERS {

@@ -108,8 +108,8 @@ impl Server {
     }
 }
 
-/// Read and write units of a request, with those of the projector for it and for the inbox of the author. A test
-/// compares them with a stack.
+/// Read and write units of a request, with those of the projector for it and for the inbox of the author. Tests
+/// compare them with docs/scale.md, and that with a stack.
 pub(crate) const MARK: [f64; 2] = [4.0, 1.0];
 pub(crate) const LIKE: [f64; 2] = [58.0, 12.0];
 pub(crate) const FOLLOW: [f64; 2] = [64.0, 13.0];

@@ -150,6 +150,7 @@ pub(crate) fn seconds(time: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demand::{FOLLOW, LIKE, MARK};
 
     #[test]
     fn numbers_have_three_digits() {
@@ -163,6 +164,9 @@ mod tests {
     #[test]
     fn scale_md_has_the_tables_that_are_computed() {
         let document = include_str!("../../../docs/scale.md");
+        let [mark, like, follow] = [MARK, LIKE, FOLLOW].map(|[rru, wru]| format!("{rru} RRU and {wru} WRU"));
+        let stated = format!("A mark is {mark}, a like {like}, a follow {follow}");
+        assert!(document.contains(&stated), "docs/scale.md does not say: {stated}");
         let (inputs, measured) = (Inputs::default(), Measured::read().unwrap());
         let all: Vec<Scenario> = inputs.users.iter().map(|&users| Scenario::new(&inputs, &measured, users)).collect();
         for table in [scenarios(&all), limits(&inputs, &measured)] {

@@ -65,6 +65,7 @@ export class Delivery {
   /** Asks until the delivery has ended, but not longer than half a minute. */
   async watch() {
     const { post } = this;
+    this.again.hidden = true;
     const ended = () => ["done", "cancelled"].includes(post.state);
     for (let pause = FIRST_PAUSE, waited = 0; !ended() && waited < MOST_SECONDS; pause = Math.min(LONGEST_PAUSE, pause * GROWTH)) {
       await wait(pause);
