@@ -87,7 +87,8 @@ test: setup ## run all tests
 	@echo "== $(build) --bin fan-out (one test runs it as a process)"
 	@$(build) --bin fan-out
 	@echo "== cargo test --workspace --lib --test '*' --bin tidemark-local (nothing else has tests)"
-	@set -o pipefail; RUST_BACKTRACE=1 cargo test --workspace --lib --test '*' --bin tidemark-local 2>&1 | tee $(TARGET)/test.log
+	@set -o pipefail; RUST_BACKTRACE=1 cargo test --workspace --lib --test '*' --bin tidemark-local 2>&1 | tee $(TARGET)/test.log \
+		|| { echo "== what failed:"; grep -A 4 ' panicked at ' $(TARGET)/test.log; exit 1; }
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed " passed, " failed " failed" }' $(TARGET)/test.log
 
 test-cluster: export TIDEMARK_TEST_REDIS := cluster

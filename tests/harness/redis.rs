@@ -22,7 +22,8 @@ const ONE_NODE_ONLY: [(&str, &str); 3] = [
     ("notice_counts::a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers", "counts reads of one node"),
 ];
 
-/// The timeout of the test's own Redis commands. A test may send 100,000 commands at once.
+/// The timeout of the test's own Redis commands and connections. A test may send 100,000 commands at once, and a busy
+/// machine may stand still for seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The kind of Redis that the tests run on.
@@ -51,6 +52,7 @@ impl Connection {
             return Self::Node(connect(&clients[0]).await.expect("Redis responds"));
         }
         let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()))
+            .connection_timeout(PATIENCE)
             .response_timeout(PATIENCE);
         if let Some(path) = &options.ca_file {
             let root_cert = Some(std::fs::read(path).expect("the authority's certificate"));
@@ -62,7 +64,7 @@ impl Connection {
 }
 
 async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 

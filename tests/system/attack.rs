@@ -47,8 +47,7 @@ fn a_request_over_its_limit_reads_no_facts() {
             world.idle().await;
             let seen = Arc::clone(&asked);
             proxy.decide(move |request| {
-                // Every process looks for the note of an outage once a second, for any caller.
-                if !request.body.to_string().contains("outage") {
+                if !request.is_of_the_outage_note() {
                     seen.lock().unwrap().push(format!("{} {}", request.operation, request.body));
                 }
                 Fate::Forwarded

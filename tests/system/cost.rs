@@ -11,7 +11,7 @@ use std::{
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tidemark_tests::{User, World, items::s, parameter, world};
+use tidemark_tests::{User, World, items::s, parameter, while_leased, world};
 
 use crate::{
     at_once,
@@ -33,8 +33,7 @@ fn a_publish_reads_counters_once_the_head_twice_and_each_shard_once_if_it_is_pus
         let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
         let seen = Arc::clone(&asked);
         proxy.decide(move |request| {
-            // Every process looks for the note of an outage once a second.
-            if request.function == "publish" && !request.body.to_string().contains("outage") {
+            if request.function == "publish" && !request.is_of_the_outage_note() {
                 *seen.lock().unwrap().entry(request.operation).or_default() += 1;
             }
             Fate::Forwarded
@@ -99,7 +98,7 @@ fn requests_that_come_together_read_the_outage_note_once_a_second() {
         let reads = Arc::new(Mutex::new(0));
         let seen = Arc::clone(&reads);
         proxy.decide(move |request| {
-            let of_note = request.operation == "BatchGetItem" && request.body.to_string().contains("outage");
+            let of_note = request.operation == "BatchGetItem" && request.is_of_the_outage_note();
             *seen.lock().unwrap() += usize::from(request.function == "read-feed" && of_note);
             Fate::Forwarded
         });
@@ -492,7 +491,8 @@ fn profiles_on_a_page_cost_no_round_trip() {
         println!(
             "100 pages: {trips_without} → {trips} reads of a socket, {micros_without} → {micros} µs of Redis, ratio {ratio:.2}"
         );
-        assert!(trips <= trips_without + trips_without / 20, "{trips_without} → {trips}");
+        // One more trip for each of the 100 pages would be more. Connections of the test that end late are fewer.
+        assert!(trips < trips_without + 50, "{trips_without} → {trips}");
     });
 }
 
@@ -515,11 +515,14 @@ fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_edit()
         assert_eq!(reader.get("/v1/posts/1-1").await.ok()["title"], "After");
         // Another reader took the lease, so it read the facts later.
         let (first, second) = (read(2).await, read(3).await);
-        world.flush_redis().await;
-        views.lease_posts(&[id], 3).await.unwrap();
-        views.remember_posts(&first, Some(2)).await.unwrap();
-        assert!(views.summaries(&[id]).await.unwrap().is_empty());
-        views.remember_posts(&second, Some(3)).await.unwrap();
+        while_leased(async || {
+            world.flush_redis().await;
+            views.lease_posts(&[id], 3).await.unwrap();
+            views.remember_posts(&first, Some(2)).await.unwrap();
+            assert!(views.summaries(&[id]).await.unwrap().is_empty());
+            views.remember_posts(&second, Some(3)).await.unwrap();
+        })
+        .await;
         assert_eq!(views.summaries(&[id]).await.unwrap().len(), 1);
     });
 }

@@ -7,7 +7,9 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, channel},
     },
+    time::Duration,
 };
 
 use futures::future::join_all;
@@ -15,10 +17,13 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use serde_json::{Value, json};
 use tidemark::{Clock, PendingEvent, Stores, domain::Timestamp, facts::StreamRecord};
 use tidemark_app::EventsOut;
-use tidemark_local::{Fault, FaultAction, Weather};
+use tidemark_local::{Fault, FaultAction, Options, Weather};
 use tidemark_tests::{Folded, Model, World, deployed_redis_timeouts, number_from, told_lines, world};
 
-use crate::operations::{self, Callers, OPERATIONS};
+use crate::{
+    operations::{self, Callers, OPERATIONS},
+    percentiles,
+};
 
 /// The number of histories of one test, of those that share a stack, and the operations in each.
 const HISTORIES: u64 = 16;
@@ -37,7 +42,12 @@ async fn events_of_histories_in_a_storm_tell_what_the_api_returns() {
 }
 
 async fn histories(weather: Weather) {
-    let world = World::start(deployed_redis_timeouts).await;
+    let (sender, lines) = channel();
+    let configure = |options: &mut Options| {
+        deployed_redis_timeouts(options);
+        options.lines = Some(sender);
+    };
+    let world = World::start(configure).await;
     let (mut folded, mut last, mut seen) = (Folded::default(), None, 0);
     for first in (0..number_from("TIDEMARK_HISTORIES", HISTORIES)).step_by(TOGETHER as usize) {
         world.stack.set_weather(weather, first);
@@ -61,8 +71,18 @@ async fn histories(weather: Weather) {
             assert!(shown.is_empty(), "{weather}, user {user}: {shown:#?}");
         }
     }
-    println!("{weather}: {seen} events");
+    println!("{weather}: {seen} events, lag {}", percentiles(lags(&lines)));
     world.finish().await;
+}
+
+/// The times from the changes to the bus.
+fn lags(lines: &Receiver<String>) -> Vec<Duration> {
+    let lines: Vec<Value> = lines.try_iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
+    let lags = lines.iter().flat_map(|line| match &line["EventLag"] {
+        Value::Array(lags) => lags.as_slice(),
+        lag => std::slice::from_ref(lag),
+    });
+    lags.filter_map(Value::as_f64).map(|ms| Duration::from_secs_f64(ms / 1_000.0)).collect()
 }
 
 /// Runs one history with users of its own. Returns those who are still there.

@@ -57,7 +57,7 @@ mod turns;
 mod views;
 mod windows;
 
-use std::fmt::Display;
+use std::{fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -87,6 +87,12 @@ async fn publish_notices(world: &World, platforms: &[u16], titles: impl IntoIter
         let notice = json!({ "platforms": platforms, "title": title.to_string() });
         world.administrator().post("/v1/notices", &notice).await.ok();
     }
+}
+
+fn percentiles(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    format!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0))
 }
 
 /// Lets an operation of DynamoDB or SQS fail, also when the SDK repeats it.

@@ -12,7 +12,7 @@ use tidemark::{
     domain::{NoticeReads, UserId},
     views::{NoticeRecord, NoticeView},
 };
-use tidemark_tests::{World, user_id, world};
+use tidemark_tests::{World, user_id, while_leased, world};
 
 use crate::{
     notice_histories::Model,
@@ -139,11 +139,9 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
         publish_notices(world, &[9], 1..=300).await;
         let App { notices: board, stores, .. } = patient(world);
         let (views, platform) = (&stores.views, platform(9));
-        board.board(platform, UserId::MIN).await.unwrap();
         let used = async || world.redis_sum::<u64>("memory", "used_memory").await;
         let before = used().await;
         let mut expected = BTreeMap::new();
-        // Few at once, because a lease lives for a second.
         for first in (0..MANY).step_by(100) {
             let readers: Vec<NoticeView> = (first..first + 100)
                 .map(|number| {
@@ -157,12 +155,17 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
                 })
                 .collect();
             let records: Vec<NoticeRecord> = readers.iter().map(NoticeView::record).collect();
-            assert_eq!(views.lease_notices(&records, first).await.unwrap().len(), 100);
-            views.fill_notices(&readers, first).await.unwrap();
+            while_leased(async || {
+                assert_eq!(views.lease_notices(&records, first).await.unwrap().len(), 100);
+                views.fill_notices(&readers, first).await.unwrap();
+            })
+            .await;
         }
         let each = (used().await - before) / MANY;
         let asked: Vec<(u64, u64)> =
             expected.iter().step_by((MANY / ASKED) as usize).map(|(&id, &unread)| (id, unread)).collect();
+        // Only here, because a head lives for a minute, which the views of the readers may take.
+        board.board(platform, UserId::MIN).await.unwrap();
         world.forget_redis_calls().await;
         let trips = async || world.redis_sum::<u64>("stats", "total_reads_processed").await;
         let before = trips().await;
@@ -174,8 +177,8 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
         made.retain(|name, _| !matches!(name.as_str(), "info" | "client|setinfo" | "select" | "config|resetstat"));
         println!("{} counts: {made:?}, {trips} reads of a socket; {each} bytes a reader", asked.len());
         assert_eq!(made, BTreeMap::from([("get".to_owned(), asked.len() as u64 * 2)]));
-        // The test's own connections add a few reads.
-        assert!(trips <= asked.len() as u64 + 12);
+        // The test's own connections, also those that end only now, add a few reads. A second trip would add 500.
+        assert!(trips <= asked.len() as u64 + 100);
         let (bytes, key) = largest_key(world).await;
         println!("largest key {key}: {bytes} bytes");
         assert!(bytes < 8_000);

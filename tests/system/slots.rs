@@ -13,7 +13,7 @@ use tidemark::{
     },
     views::{CardVersion, List, NoticeRecord, NoticeView, Rebuild, RedisOptions, Seed, Start, Views, keys},
 };
-use tidemark_tests::{LegacyRedis, in_one_thread, user_id};
+use tidemark_tests::{LegacyRedis, in_one_thread, user_id, while_leased};
 
 use crate::migration::command as command_of;
 
@@ -226,8 +226,11 @@ impl Kind {
     }
 
     async fn make(self, redis: &Views) {
-        self.lease(redis).await;
-        self.store(redis).await;
+        while_leased(async || {
+            self.lease(redis).await;
+            self.store(redis).await;
+        })
+        .await;
         assert!(self.is_known(redis).await, "{self:?}");
     }
 

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{Reaction, ReactionState, Timestamp, UserId},
-    views::{KnownReactions, PageParts, Views},
+    views::{KnownReactions, PageParts},
 };
 use tidemark_tests::{User, World, parameter, until, user_id, world, world_with};
 
@@ -265,7 +265,7 @@ async fn storm_of_likes(world: &World, seed: u64) -> usize {
 #[test]
 fn a_reaction_enqueues_a_task_until_one_is_noted_and_when_that_may_have_begun() {
     world(async |world| {
-        let views = Views::new(world.stack.redis_options()).unwrap();
+        let views = world.patient_redis();
         let post = "10-1".parse().unwrap();
         let due = async || views.expire_counts(post, 1).await.unwrap();
         let now = due().await.unwrap();

@@ -148,7 +148,7 @@ fn recent_entries_are_part_of_the_feed_for_every_script() {
 #[test]
 fn a_clock_that_was_ahead_locks_no_user_out() {
     world(async |world| {
-        let views = Views::new(world.stack.redis_options()).unwrap();
+        let views = world.patient_redis();
         let user = user_id(1);
         let spend = async |after_ms: u64| views.spend(user, (Budget::Reads, 60), 1, at(1).plus_ms(after_ms)).await.unwrap().wait;
         let hour = 3_600_000;
@@ -169,7 +169,7 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
 #[test]
 fn a_request_of_more_tokens_than_a_bucket_holds_is_allowed_when_it_is_full_and_leaves_a_debt() {
     world(async |world| {
-        let views = Views::new(world.stack.redis_options()).unwrap();
+        let views = world.patient_redis();
         let user = user_id(1);
         let spend = async |tokens: u32, second: u64| {
             let spent = views.spend(user, (Budget::Marks, 60), tokens, at(1).plus_ms(second * 1_000)).await.unwrap();

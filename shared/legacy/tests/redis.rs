@@ -45,7 +45,8 @@ impl LegacyRedis {
 
     pub async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a URL");
-        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(crate::PATIENCE));
+        let patience = Some(crate::PATIENCE);
+        let patient = AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
         client.get_multiplexed_async_connection_with_config(&patient).await.expect("the legacy server responds")
     }
 

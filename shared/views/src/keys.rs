@@ -184,7 +184,7 @@ pub(crate) const NO_CARD_LIFETIME: Duration = Duration::from_secs(10 * 60);
 pub(crate) const IDENTITY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The longest time for reading what records store: posts, counts, heads, times, marks, cards or notices.
-pub(crate) const SHORT_LEASE_LIFETIME: Duration = Duration::from_secs(1);
+pub const SHORT_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
 pub(crate) const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 

@@ -87,6 +87,7 @@ fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
         stream::iter(1..=READERS).for_each_concurrent(30, has_an_empty_feed).await;
         world.stack.pause("fan-out").await.unwrap();
         world.user(AUTHOR).publish_all(0..POSTS).await;
+        let lost = home_of(world, 1).await;
         world.stack.resume("fan-out").unwrap();
         let started = Instant::now();
         let left = async || {
@@ -97,7 +98,6 @@ fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
             assert!(started.elapsed() < PATIENCE);
             tokio::task::yield_now().await;
         }
-        let lost = home_of(world, 1).await;
         world.stack.kill_redis_node(lost).await.unwrap();
         let before = left().await;
         assert!(before > 0, "messages must be left when the master is killed");

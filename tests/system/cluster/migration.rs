@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures::future::join_all;
 use tidemark_tests::{World, until, user_id, world_with};
 
-use super::{ask, home_of, slot_of, with_replicas};
+use super::{ask, connect, home_of, slot_of, with_replicas};
+use crate::migration::command;
 
 const AUTHOR: u64 = 1_000_000;
 
@@ -23,7 +24,12 @@ async fn move_slot(traffic: &Traffic<'_>, slot: u16, source: usize, target: usiz
         let Some(key) = keys.first() else { break };
         // While the slot is on two masters, two more posts are published.
         let wanted = published.load(Ordering::Relaxed) + 2;
-        ask::<redis::Value>(world, source, &format!("MIGRATE 127.0.0.1 {port} {key} 0 5000")).await;
+        let migrate = command(&format!("MIGRATE 127.0.0.1 {port} {key} 0 5000"));
+        // A target that has not heard from the others for a moment refuses.
+        until("the target takes the key", async || {
+            migrate.query_async::<redis::Value>(&mut connect(world, source).await).await.is_ok()
+        })
+        .await;
         moved += 1;
         until("two more posts", async || moved >= 8 || published.load(Ordering::Relaxed) >= wanted).await;
     }

@@ -12,7 +12,10 @@ use tidemark::{
         keys::{self, View},
     },
 };
-use tidemark_tests::items::{n, s, with_attributes};
+use tidemark_tests::{
+    items::{n, s, with_attributes},
+    while_leased,
+};
 
 use super::{Damage, Scene, scene::seqs, views::whole};
 use crate::notices::content;
@@ -48,10 +51,13 @@ async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
 }
 
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
-    let [key, lease] = keys::notice_record(view.record());
-    scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
-    assert_eq!(scene.app.stores.views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
-    scene.app.stores.views.fill_notices(&[view], 7).await.unwrap();
+    let ([key, lease], view) = (keys::notice_record(view.record()), [view]);
+    while_leased(async || {
+        scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
+        assert_eq!(scene.app.stores.views.lease_notices(&[view[0].record()], 7).await.unwrap().len(), 1);
+        scene.app.stores.views.fill_notices(&view, 7).await.unwrap();
+    })
+    .await;
     // A cached head lives for a minute, which is long enough for this test.
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }

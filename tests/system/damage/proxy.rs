@@ -36,6 +36,12 @@ impl Request {
     pub(crate) fn is(&self, function: &str, operation: &str, names: &str) -> bool {
         self.function == function && self.operation == operation && self.body.to_string().contains(names)
     }
+
+    /// Returns true if the request reads or writes the outage note. Each process looks for it once a second, so the
+    /// number of these requests is a question of time.
+    pub(crate) fn is_of_the_outage_note(&self) -> bool {
+        self.body.to_string().contains("\"outage\"")
+    }
 }
 
 /// The proxy's action on a request.
@@ -54,7 +60,7 @@ pub(crate) const CANCELLED: &str = "TransactionCanceledException";
 
 type Rule = Arc<dyn Fn(Request) -> BoxFuture<'static, Fate> + Send + Sync>;
 
-/// Counts of the functions' requests.
+/// Counts of the functions' requests, without those of the outage note.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
     /// The number of requests of each operation.
@@ -194,13 +200,13 @@ pub(crate) async fn pass_on(
 async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Bytes) -> Response {
     let [function, target] = sender_and_target(&headers);
     let operation = target.rsplit('.').next().unwrap().to_owned();
+    let mut asked = Request { function, operation: operation.clone(), body: serde_json::from_slice(&body).unwrap() };
+    let is_metered = proxy.meter.lock().unwrap().is_some() && !asked.is_of_the_outage_note();
     let mut body = body;
-    if proxy.meter.lock().unwrap().is_some() {
-        let mut metered: Value = serde_json::from_slice(&body).unwrap();
-        metered["ReturnConsumedCapacity"] = json!("TOTAL");
-        body = metered.to_string().into();
+    if is_metered {
+        asked.body["ReturnConsumedCapacity"] = json!("TOTAL");
+        body = asked.body.to_string().into();
     }
-    let asked = Request { function, operation: operation.clone(), body: serde_json::from_slice(&body).unwrap() };
     let rule = proxy.rule.lock().unwrap().clone();
     let fate = match rule {
         Some(rule) => rule(asked).await,
@@ -213,7 +219,9 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
     if let Fate::ResponseLost(code) = fate {
         return error(code);
     }
-    proxy.count(operation, &reply);
+    if is_metered {
+        proxy.count(operation, &reply);
+    }
     response.body(Body::from(reply)).unwrap()
 }
 

@@ -17,7 +17,7 @@ use tidemark::{
         keys::{self, View},
     },
 };
-use tidemark_tests::items::n;
+use tidemark_tests::{items::n, while_leased};
 
 use super::{Damage, Plant, Scene};
 use Change::{Author, Command, Feed, Posts};
@@ -277,8 +277,12 @@ pub(super) const ALL: &[Damage] = &[
         for seq in 1..=5 {
             times.push((seq, entry(scene, seq).await.at.plus_ms(1)));
         }
-        assert!(views.lease_times(author, 7).await.unwrap());
-        views.store_times(author, &PostTimes::default().with(5, times), 7).await.unwrap();
+        let times = PostTimes::default().with(5, times);
+        while_leased(async || {
+            assert!(views.lease_times(author, 7).await.unwrap());
+            views.store_times(author, &times, 7).await.unwrap();
+        })
+        .await;
         scene.app.stores.views.clear(&[View::Reader(scene.reader)]).await.unwrap();
         scene.until_cached("/v1/feed", &scene.state_key).await;
         of_posts(scene, "entries", 1..=5)
@@ -339,9 +343,12 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a head view newer than its author", &async |scene: &Scene| {
         let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
-        let (views, author) = (&scene.app.stores.views, scene.author);
-        assert_eq!(views.lease_heads(&[author], 7).await.unwrap(), [author]);
-        views.fill_heads(&[(author, head)], 7).await.unwrap();
+        let (views, author, heads) = (&scene.app.stores.views, scene.author, [(scene.author, head)]);
+        while_leased(async || {
+            assert_eq!(views.lease_heads(&[author], 7).await.unwrap(), [author]);
+            views.fill_heads(&heads, 7).await.unwrap();
+        })
+        .await;
         // A cached head lives for a minute, which may be too short for this test.
         scene.redis().expire::<_, ()>(&keys::head(author)[0], 3_600).await.unwrap();
         whole("view-differs", View::Head(scene.author))
@@ -370,25 +377,36 @@ pub(super) const ALL: &[Damage] = &[
     ("reaction counts that nobody made", &async |scene: &Scene| {
         let (views, post) = (&scene.app.stores.views, scene.post(2));
         let counts = ReactionCounts { likes: 5, favorites: 5, reposts: 5, comments: 5 };
-        let counts = CountsVersion { version: 99, counts };
-        views.lease_counts(&[post], 1).await.unwrap();
-        views.store_counts(&HashMap::from([(post, counts)]), 1).await.unwrap();
+        let counts = HashMap::from([(post, CountsVersion { version: 99, counts })]);
+        while_leased(async || {
+            views.lease_counts(&[post], 1).await.unwrap();
+            views.store_counts(&counts, 1).await.unwrap();
+        })
+        .await;
         whole("view-differs", View::Counts(post))
     }),
     ("the card of a user without a profile", &async |scene: &Scene| {
         let (views, user) = (&scene.app.stores.views, scene.reader);
         let card = Card { name: "Nobody".to_owned(), handle: None, picture: None };
-        scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
-        assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
-        views.fill_cards(&[(user, CardVersion { version: 7, card: Some(card) })], 1).await.unwrap();
+        let cards = [(user, CardVersion { version: 7, card: Some(card) })];
+        while_leased(async || {
+            scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
+            assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
+            views.fill_cards(&cards, 1).await.unwrap();
+        })
+        .await;
         whole("view-differs", View::Card(user))
     }),
     ("marks that the reader never made", &async |scene: &Scene| {
         let (views, user, author) = (&scene.app.stores.views, scene.stranger, scene.author);
         let mut reads = ReadState { version: 7, ..ReadState::default() };
         reads.mark([1]);
-        views.lease_marks(user, &[author], 1).await.unwrap();
-        views.fill_marks(user, &[(author, Marks::new(reads, false))], 1).await.unwrap();
+        let marks = [(author, Marks::new(reads, false))];
+        while_leased(async || {
+            views.lease_marks(user, &[author], 1).await.unwrap();
+            views.fill_marks(user, &marks, 1).await.unwrap();
+        })
+        .await;
         whole("view-differs", View::Marks(user, author))
     }),
     ("a view without expiry", &async |scene: &Scene| scene.persist(View::Reader(scene.reader), &scene.state_key).await),

@@ -22,7 +22,7 @@ use tidemark_local::Weather;
 use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
 use super::{AUTHOR, Readers, are_all_published};
-use crate::inbox;
+use crate::{inbox, percentiles};
 
 const FIRST: u64 = 2_000_000;
 /// Requests that are open at once at most. More means that the machine does not keep up.
@@ -156,12 +156,6 @@ impl Minute<'_> {
         are_all_published(world, posts).await;
         world.assert_unread(1..=READERS, posts).await;
     }
-}
-
-fn percentiles(mut times: Vec<Duration>) -> String {
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    format!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0))
 }
 
 async fn minute(test: impl AsyncFnOnce(Minute<'_>)) {

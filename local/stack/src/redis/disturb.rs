@@ -97,7 +97,7 @@ pub(crate) async fn flush(nodes: &[RedisOptions]) -> Result<()> {
 
 async fn connect(node: &RedisOptions) -> Result<MultiplexedConnection> {
     let client = node.clients()?.into_iter().next().context("no address")?;
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use redis::AsyncConnectionConfig;
 use tidemark::views::RedisOptions;
 use tokio::process::{Child, Command};
 
@@ -24,8 +25,10 @@ pub enum RedisData {
 
 /// The file that a server loads at its start.
 pub(super) const DUMP: &str = "dump.rdb";
-const READY_WITHIN: Duration = Duration::from_secs(10);
-const STOP_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// A command may wait for a save on a slow disk, and for a busy machine.
+const COMMAND_WITHIN: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Additional options of a cluster node.
 #[derive(Clone, Debug)]
@@ -187,11 +190,12 @@ impl Server {
 
 /// Sends a command to one node. If the options name several nodes, uses the first that responds.
 pub(super) async fn command<T: redis::FromRedisValue>(options: &RedisOptions, command: &redis::Cmd) -> Result<T> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let work = async {
         let mut last = None;
         for client in options.clients()? {
             let response = async {
-                let mut connection = client.get_multiplexed_async_connection().await?;
+                let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
                 command.query_async::<T>(&mut connection).await
             };
             match response.await {
@@ -202,5 +206,5 @@ pub(super) async fn command<T: redis::FromRedisValue>(options: &RedisOptions, co
         // Its text includes its source, which would follow a second time.
         Err(last.map_or_else(|| anyhow!("no address"), |error| anyhow!(error.to_string())))
     };
-    tokio::time::timeout(Duration::from_secs(5), work).await?
+    tokio::time::timeout(COMMAND_WITHIN, work).await?
 }
