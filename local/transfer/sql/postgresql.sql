@@ -27,16 +27,17 @@ SELECT json_build_object('kind', 'follow', 'user', user_id::text, 'author', auth
     'since', to_char(created_at AT TIME ZONE 'UTC', :time))
 FROM follows WHERE user_id <> author_id;
 
--- Read posts as ranges of numbers: in a run, the number grows as the row does.
+-- Read posts as ranges of numbers: in a run, the number grows as its rank does. The temporary table has statistics.
+-- With a subquery instead, two million rows of a table without statistics took more than seven minutes.
+CREATE TEMPORARY TABLE read_posts ON COMMIT DROP AS
+    SELECT r.user_id AS reader, n.user_id AS author, n.seq FROM blog_reads r JOIN numbered n ON n.id = r.blog_id;
+ANALYZE read_posts;
+
 SELECT json_build_object('kind', 'read', 'user', reader::text, 'author', author::text,
     'ranges', json_agg(json_build_array(first, last) ORDER BY first))
 FROM (
     SELECT reader, author, min(seq) AS first, max(seq) AS last
-    FROM (
-        SELECT r.user_id AS reader, n.user_id AS author, n.seq,
-            n.seq - row_number() OVER (PARTITION BY r.user_id, n.user_id ORDER BY n.seq) AS run
-        FROM (SELECT DISTINCT user_id, blog_id FROM blog_reads) r JOIN numbered n ON n.id = r.blog_id
-    ) runs
+    FROM (SELECT *, seq - dense_rank() OVER (PARTITION BY reader, author ORDER BY seq) AS run FROM read_posts) runs
     GROUP BY reader, author, run
 ) ranges
 GROUP BY reader, author;
