@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Deployed functions are built with `release`, the stack and its tools with `local`. `make run PROFILE=measured` builds an
 # optimised stack, which takes five times as long. Measurements do so too.
 PROFILE = local
-bench big-author binaries load-test: PROFILE = measured
+bench big-author binaries load-test peers: PROFILE = measured
 BIN = $(TARGET)/$(PROFILE)
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
@@ -180,6 +180,10 @@ bench: setup ## measure views and fan-out on a separate Redis; writes docs/bench
 load-test: setup ## measure a mixed load on the deployed binaries, on a separate stack; writes docs/benchmarks: ARGS=--unread, ARGS="--soak 60" or ARGS="--attack 10"
 	@$(compile) --bin tidemark-local --bin load-test $(addprefix --bin ,$(functions))
 	@exec "$(BIN)/load-test" $(ARGS)
+
+peers: setup ## measure Tidemark beside Bluesky's reference implementation and stream-framework, which it installs under target/; writes docs/benchmarks: ARGS="--users 500 --rounds 5"
+	@$(compile) --bin tidemark-local
+	@exec python3 local/peers/peers.py --binaries '$(BIN)' $(ARGS)
 
 scale: setup ## simulate times, queues, limits and dollars for 1e5 to 1e9 users: ARGS="--users 1e7", ARGS=--check compares with real runs
 	@$(compile) --bin scale

@@ -128,7 +128,7 @@ fn changes_of_many_posts_of_an_author_are_one_fan_out() {
             app.worker.run(&rescore, &|| false).await.unwrap();
         }
         assert_eq!(since(sent().await), [1, 1], "repetitions send nothing");
-        // The next change waits until the pause is over. Its time is that before the runs, which a machine may take long for.
+        // The next change waits until the pause is over. Its time is that before the runs, which may take long.
         let step = Step { level: 2, changes: 2 };
         let again = app.stores.views.note_step(posts[0].parse().unwrap(), step, 5, now).await.unwrap();
         assert!(again.delay.is_some_and(|wait| wait > Duration::from_millis(1)), "{again:?}");
