@@ -8,7 +8,10 @@ use std::{
 
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 use serde_json::{Value, json};
-use tidemark::facts::{Facts, schema};
+use tidemark::{
+    domain::Timestamp,
+    facts::{Facts, schema},
+};
 use tidemark_tests::{World, in_one_thread, items::n, parameter, until, user_id, world};
 use tidemark_transfer::{Report, export, import};
 
@@ -549,5 +552,34 @@ fn a_post_whose_line_was_bad_is_imported_once_the_line_is_corrected() {
         let report = imported(world, &files.write("corrected", &lines)).await;
         assert_eq!((report.written, report.already_there), (3, 2), "{report:?}");
         assert_eq!(world.user(1).get("/v1/authors/20/posts").await.items().len(), 4);
+    });
+}
+
+/// A migration has years of follows. An inbox has the acts of 90 days.
+#[test]
+fn follows_from_before_the_days_of_an_inbox_cause_no_task_for_it() {
+    world(async |world| {
+        world.stack.pause("fan-out").await.unwrap();
+        let now = world.stack.app("publish").unwrap().stores.clock.now();
+        let tasks = async |first: u64, days: u64| {
+            let since = Timestamp::from_ms(now.ms() - days * 24 * 3_600_000);
+            let line =
+                |user: u64| json!({ "kind": "follow", "user": user.to_string(), "author": "10", "since": since }).to_string();
+            let files = Files::new();
+            imported(world, &files.write("follows", &(first..first + 20).map(line).collect::<Vec<_>>())).await;
+            until("the projector has seen the follows", async || {
+                world.stack.status().await.unwrap().streams.values().all(|stream| stream.behind == 0)
+            })
+            .await;
+            let queue = world.stack.status().await.unwrap().queues["ActsQueue"];
+            queue.visible + queue.delayed
+        };
+        assert_eq!(tasks(100, 92).await, 0);
+        assert_ne!(tasks(200, 1).await, 0);
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        let groups = world.user(10).get("/v1/inbox").await.items();
+        assert_eq!((groups.len(), &groups[0]["count"]), (1, &json!(20)));
+        assert_eq!(world.follower_count(10).await, 40);
     });
 }

@@ -107,6 +107,11 @@ impl GroupId {
         [self.number, self.number.saturating_add(1)].map(|day| Timestamp::from_ms(day.saturating_mul(DAY_MS)))
     }
 
+    /// Returns whether the group is of a day whose acts are all too old for an inbox.
+    pub fn is_over(self, now: Timestamp) -> bool {
+        matches!(self.kind, GroupKind::Follow | GroupKind::Accepted) && !lasts(self.day()[1], now)
+    }
+
     /// Kind and number, for a cursor.
     pub fn to_numbers(self) -> [u64; 2] {
         [GroupKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default() as u64, self.number]
@@ -347,6 +352,15 @@ mod tests {
         let inbox = Inbox { groups, read_before: at(0) };
         assert_eq!(inbox.beyond(at(NOW)).iter().map(|group| group.id.seq()).collect::<Vec<_>>(), [Some(2)]);
         assert_eq!(inbox.shown(at(NOW)).iter().map(|group| group.id.seq()).collect::<Vec<_>>(), [Some(1), Some(3)]);
+    }
+
+    #[test]
+    fn a_group_is_over_when_no_act_of_its_day_lasts() {
+        let last = at(NOW - GROUP_LIFETIME_MS - 1);
+        let [of_day, of_next] = [GroupId::follow(last), GroupId::accepted(last.plus_ms(1))];
+        assert_eq!([of_day, of_next].map(|id| id.is_over(at(NOW))), [true, false]);
+        assert!(!of_day.is_over(at(NOW - 1)), "a moment earlier its last act lasted");
+        assert!(!GroupId::REQUEST.is_over(at(NOW)) && !GroupId::of_post(GroupKind::Like, 1).is_over(at(NOW)));
     }
 
     #[test]
