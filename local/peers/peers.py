@@ -1,8 +1,8 @@
 """Measures Tidemark beside other systems, with one graph and one client, in alternating rounds: `make peers`.
 
-It installs the peers with npm, pip and apt-get into target/peers, starts every system in temporary folders, prints a table, and writes
-docs/benchmarks/peers.json and peers.svg. A peer that cannot be installed or started is left out, with the reason. Exit status: 1 if nothing
-was measured.
+It installs the peers with npm and pip into target/peers, and PostgreSQL with apt-get. It starts every system in temporary folders, prints
+a table, and writes docs/benchmarks/peers.json and peers.svg. A peer that cannot be installed or started is left out, with the reason. Exit
+status: 1 if nothing was measured.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from datetime import datetime, timezone
+from http.client import HTTPException
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -157,7 +158,7 @@ def start(ends, options, graph):
                 print(f"{kind.name} is loaded after {time.monotonic() - started:.0f} s", flush=True)
                 ends.enter_context(attempt.pop_all())
                 sides.append(side)
-        except (Failure, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        except (Failure, OSError, ValueError, LookupError, HTTPException, subprocess.SubprocessError) as error:
             missing[kind.name] = f"{error}" or type(error).__name__
             print(f"peers: {kind.name} is left out: {missing[kind.name]}", flush=True)
     return sides, missing
@@ -179,7 +180,10 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "docs/benchmarks", help="folder of peers.json and peers.svg")
     options = parser.parse_args()
     options.target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve() / "peers"
-    for ends_it in (signal.SIGINT, signal.SIGTERM):
+    if options.users <= options.authors:
+        parser.error("the authors are some of the users")
+    started = time.monotonic()
+    for ends_it in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ends_it, lambda *_: sys.exit(1))
     graph, rounds = graph_of(options), {}
     found = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "machine": machine()}
@@ -189,7 +193,7 @@ def main():
             for side in list(sides):
                 try:
                     rounds.setdefault(side, []).append(one_round(side, graph, options, number))
-                except (Failure, OSError, ValueError, KeyError) as error:
+                except (Failure, OSError, ValueError, LookupError, HTTPException) as error:
                     missing[side.name] = f"round {number + 1}: {error}"
                     print(f"peers: {side.name} is left out: {missing[side.name]}", flush=True)
                     sides.remove(side)
@@ -197,6 +201,7 @@ def main():
     if not rounds:
         print("peers: nothing was measured", file=sys.stderr)
         return 1
+    found |= {"seconds": round(time.monotonic() - started), "load_at_end": round(os.getloadavg()[0], 1)}
     size = {"users": options.users, "authors": options.authors, "follows": sum(map(len, graph.follows))}
     found["graph"] = {**size, "posts_per_author": POSTS, "seed": options.seed}
     found |= {"rounds": options.rounds, "clients": options.clients, "requests_per_round": {**REQUESTS, "visible": VISIBLE}}

@@ -50,12 +50,14 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// Runs an act that takes a lease in Redis and uses it, again if it took longer than a lease lives.
 pub async fn while_leased<T>(mut act: impl AsyncFnMut() -> T) -> T {
+    let started = Instant::now();
     loop {
         let began = Instant::now();
         let done = act().await;
         if began.elapsed() < SHORT_LEASE_LIFETIME {
             return done;
         }
+        assert!(started.elapsed() < PATIENCE, "each attempt takes longer than a lease lives");
     }
 }
 

@@ -208,12 +208,16 @@ fn reconcile_derives_groups_that_are_lost_wrong_or_damaged() {
         let now = world.stack.app("follow").unwrap().stores.clock.now();
         let acts = [("version", n(1)), ("written_at", n(1)), ("count", n(1)), ("users", users), ("latest_at", n(now.ms()))];
         world.update_item(INBOX, ghost.clone(), &acts, &[]).await;
+        // Groups of days whose acts are too old.
+        let [wrong, damaged] = [100, 101].map(|days| GroupId::follow(Timestamp::from_ms(now.ms() - days * 24 * 3_600_000)));
+        world.update_item(INBOX, schema::group(user_id(OWNER), wrong), &acts, &[]).await;
+        world.update_item(INBOX, schema::group(user_id(OWNER), damaged), &[("version", s("x"))], &[]).await;
         // A damaged group hides no other.
         assert!(groups(&owner).await.len() >= 2);
         let report = fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "dry_run": true })).await;
-        assert_eq!(report["found"]["group-wrong"], 5, "{report}");
+        assert_eq!(report["found"]["group-wrong"], 7, "{report}");
         let report = repair(world).await;
-        assert_eq!((&report["found"]["group-wrong"], &report["repaired"]["group-wrong"]), (&json!(5), &json!(5)), "{report}");
+        assert_eq!((&report["found"]["group-wrong"], &report["repaired"]["group-wrong"]), (&json!(7), &json!(7)), "{report}");
         assert_eq!(groups(&owner).await, expected);
         // All are lost, with the time up to which they were read.
         for key in keys {

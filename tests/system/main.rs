@@ -91,7 +91,7 @@ async fn publish_notices(world: &World, platforms: &[u16], titles: impl IntoIter
 
 fn percentiles(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let at = |share: f64| times.get((times.len().saturating_sub(1) as f64 * share) as usize).copied().unwrap_or_default();
     format!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0))
 }
 

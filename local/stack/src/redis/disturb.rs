@@ -36,6 +36,8 @@ const STORM_DELAYS: usize = 47;
 /// The duration of delays and hangs. A function waits 0.5 s for Redis.
 const STORM_DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(30));
 const STORM_HANG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(900));
+/// The longest time of a disturbance.
+const STORM_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop: CancellationToken) {
     let mut changes = conditions.changes();
@@ -49,9 +51,12 @@ pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop
         if !conditions.is_storm() {
             continue;
         }
-        // Do not disturb a server that is down or hangs already.
-        if disturb(&node, &conditions).await.is_ok() {
-            conditions.count_fault();
+        // A server that is down or hangs already is not disturbed.
+        let disturbed = tokio::time::timeout(STORM_PATIENCE, disturb(&node, &conditions));
+        match stop.run_until_cancelled(disturbed).await {
+            None => return,
+            Some(Ok(Ok(()))) => conditions.count_fault(),
+            Some(_) => {}
         }
     }
 }
@@ -97,7 +102,7 @@ pub(crate) async fn flush(nodes: &[RedisOptions]) -> Result<()> {
 
 async fn connect(node: &RedisOptions) -> Result<MultiplexedConnection> {
     let client = node.clients()?.into_iter().next().context("no address")?;
-    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 

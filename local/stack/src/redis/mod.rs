@@ -19,11 +19,12 @@ use certificates::Certificates;
 pub(crate) use disturb::{flush, storms};
 use futures::future::{join_all, try_join_all};
 pub use server::RedisData;
-use server::{Clustered, Guard, Missing, Server, command};
+use server::{Clustered, Guard, Missing, Server, command, command_within};
 use tidemark::views::RedisOptions;
 pub(crate) use watch::watch;
 
-const PING_WITHIN: Duration = Duration::from_secs(5);
+/// How long a node of `REDIS_URL` may take to connect, and to respond.
+const PING_WITHIN: Duration = Duration::from_secs(2);
 
 /// The Redis that a stack starts if there is no `REDIS_URL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,8 +208,8 @@ async fn start_servers(
 async fn ping(options: &RedisOptions) -> Result<()> {
     // Without the user and password of the URL.
     let hosts: Vec<String> = options.clients()?.iter().map(|c| c.get_connection_info().addr().to_string()).collect();
-    let ping = tokio::time::timeout(PING_WITHIN, command::<()>(options, &redis::cmd("PING"))).await;
-    ping.map_err(Into::into).flatten().with_context(|| format!("Redis does not respond at {} (REDIS_URL)", hosts.join(", ")))
+    let ping = command_within::<()>(PING_WITHIN, options, &redis::cmd("PING")).await;
+    ping.with_context(|| format!("Redis does not respond at {} (REDIS_URL)", hosts.join(", ")))
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N]> {

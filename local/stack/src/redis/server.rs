@@ -178,8 +178,11 @@ impl Server {
         let mut has_ended = false;
         if data == RedisData::Keep {
             // The server closes the connection without a response.
-            let _ = command::<()>(&self.options(), redis::cmd("SHUTDOWN").arg("SAVE")).await;
-            has_ended = tokio::time::timeout(STOP_WITHIN, child.wait()).await.is_ok();
+            let end = async {
+                let _ = command::<()>(&self.options(), redis::cmd("SHUTDOWN").arg("SAVE")).await;
+                child.wait().await
+            };
+            has_ended = tokio::time::timeout(STOP_WITHIN, end).await.is_ok();
         }
         if !has_ended {
             child.kill().await.context("cannot end Redis")?;
@@ -190,21 +193,27 @@ impl Server {
 
 /// Sends a command to one node. If the options name several nodes, uses the first that responds.
 pub(super) async fn command<T: redis::FromRedisValue>(options: &RedisOptions, command: &redis::Cmd) -> Result<T> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let work = async {
-        let mut last = None;
-        for client in options.clients()? {
-            let response = async {
-                let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-                command.query_async::<T>(&mut connection).await
-            };
-            match response.await {
-                Ok(response) => return Ok(response),
-                Err(error) => last = Some(error),
-            }
+    command_within(COMMAND_WITHIN, options, command).await
+}
+
+/// Does the same, and waits only for so long for each node.
+pub(super) async fn command_within<T: redis::FromRedisValue>(
+    within: Duration,
+    options: &RedisOptions,
+    command: &redis::Cmd,
+) -> Result<T> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(within)).set_response_timeout(Some(within));
+    let mut last = None;
+    for client in options.clients()? {
+        let response = async {
+            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            command.query_async::<T>(&mut connection).await
+        };
+        match response.await {
+            Ok(response) => return Ok(response),
+            Err(error) => last = Some(error),
         }
-        // Its text includes its source, which would follow a second time.
-        Err(last.map_or_else(|| anyhow!("no address"), |error| anyhow!(error.to_string())))
-    };
-    tokio::time::timeout(COMMAND_WITHIN, work).await?
+    }
+    // Its text includes its source, which would follow a second time.
+    Err(last.map_or_else(|| anyhow!("no address"), |error| anyhow!(error.to_string())))
 }

@@ -215,8 +215,8 @@ impl Inboxes {
     /// Derives a group, and writes it if it has changed.
     async fn bring(&self, user: UserId, id: GroupId, cause: Cause) -> Result<()> {
         let stores = &self.stores;
-        if id.is_over(stores.clock.now()) {
-            // Follows of an import, or the end of an old one.
+        if cause != Cause::Wrong && id.is_over(stores.clock.now()) {
+            // A follow of an import, or the end of an old one.
             return Ok(());
         }
         let mut attempts = stores.attempts("group");
