@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs Valkey, or Redis where the package manager lacks Valkey, and a C compiler if they are missing: the local stack
 # and the tests need them and Rust. With the argument `python` it installs Python with venv on Debian instead; with `sam`,
-# what `make sam-check` and `make binaries` need as well; with `arm64`, what `make arm64` needs.
+# what `make sam-check` and `make binaries` need as well; with `arm64`, what `make arm64` needs; with `postgresql`, what
+# `make sql-check` and `make peers` need.
 # Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Prints each installation, and nothing if all tools
 # are installed.
 set -eu
@@ -36,6 +37,9 @@ if [ "${1:-}" = sam ]; then
 fi
 if [ "${1:-}" = arm64 ]; then
     have mmdebstrap || others="$others mmdebstrap debian-archive-keyring"
+fi
+if [ "${1:-}" = postgresql ]; then
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || others="$others postgresql"
 fi
 [ -n "$redis$compiler$others" ] || exit 0
 

@@ -92,13 +92,8 @@ def redis(ends, folder):
 
 def postgres(ends, folder):
     """Starts a server in a folder. A crash would lose data: `fsync` is off. Returns process, port and version."""
-    installed = lambda: sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))  # noqa: E731
-    if not installed():
-        sudo = [] if os.geteuid() == 0 else ["sudo"]
-        print("== apt-get install postgresql", flush=True)
-        run(*sudo, "apt-get", "update", "-qq")
-        run(*sudo, "apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql")
-    programs, port = Path(installed()[-1]).parent, free_port()
+    run(HERE.parent / "setup.sh", "postgresql")
+    programs, port = Path(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))[-1]).parent, free_port()
     # PostgreSQL refuses to run as root.
     other = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
     database = folder / "database"

@@ -1,6 +1,6 @@
 """Moves a PostgreSQL database into a stack by the SQL of docs/in-and-out.md, and compares both: `make sql-check`.
 
-It starts a PostgreSQL and a stack of its own, in temporary folders, and installs PostgreSQL with apt-get if it is missing. Exit status: 0 if
+It starts a PostgreSQL and a stack of its own, in temporary folders, and installs PostgreSQL if it is missing. Exit status: 0 if
 there is no difference, 1 with the differences otherwise.
 """
 
@@ -67,16 +67,9 @@ class Postgres:
 
     @staticmethod
     def find():
-        for attempt in range(2):
-            found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))
-            if found:
-                return Path(found[-1]).parent
-            if not attempt:
-                sudo = [] if os.geteuid() == 0 else ["sudo"]
-                print("installs postgresql", flush=True)
-                subprocess.run([*sudo, "apt-get", "update", "-qq"], check=True)
-                subprocess.run([*sudo, "apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"], check=True)
-        sys.exit("sql-check: PostgreSQL is missing, and apt-get does not install it")
+        if subprocess.run([HERE.parent / "setup.sh", "postgresql"]).returncode:
+            sys.exit("sql-check: PostgreSQL is missing")
+        return Path(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))[-1]).parent
 
     def run(self, name, *arguments):
         done = subprocess.run([*self.as_other, self.bin / name, *arguments], capture_output=True, text=True)
