@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tidemark::domain::ReadState;
@@ -124,16 +125,18 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
     };
     world_with(configure, async |world| {
         let legacy = LegacyRedis::start().await;
-        let mut platform = 0;
-        for operation in &OPERATIONS {
-            for action in [FaultAction::LoseResponse, FaultAction::Hang(Duration::from_secs(2)), FaultAction::Kill] {
-                platform += 1;
-                let [reader, author, other, new] = [1, 2, 3, 4].map(|number| 1_000_000 + u64::from(platform) * 10 + number);
-                Cell { world, legacy: &legacy, reader, author, other, new, platform }.run(operation, action).await;
+        let actions = [FaultAction::LoseResponse, FaultAction::Hang(Duration::from_secs(2)), FaultAction::Kill];
+        for (round, action) in (0..).zip(actions) {
+            let cells = Cell::for_each(world, &legacy, round, &OPERATIONS).await;
+            let mut views = Vec::new();
+            for (operation, cell) in &cells {
+                views.push(cell.run(operation, &action).await);
+            }
+            world.flush_redis().await;
+            for ((operation, cell), views) in cells.iter().zip(views) {
+                assert_eq!(views, cell.seen().await, "{}, {action:?}: views and facts", operation.0);
             }
         }
-        println!("{platform} cells");
-        assert_eq!(platform, 132);
     });
 }
 
@@ -147,15 +150,10 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
         let legacy = LegacyRedis::start().await;
         let pace = world.pace().await;
         let changes = OPERATIONS.iter().filter(|(_, [function, ..], ..)| !["fan-out", "projector", "migrate"].contains(function));
-        let mut times = Vec::new();
-        for (platform, (name, [function, operation, table], before, step, _)) in (1000..).zip(changes) {
-            let [reader, author, other, new] = [1, 2, 3, 4].map(|number| 1_000_000 + u64::from(platform) * 10 + number);
-            let cell = Cell { world, legacy: &legacy, reader, author, other, new, platform };
-            cell.prepare().await;
-            for step in steps(before) {
-                cell.take(step).await.ok();
-                world.idle().await;
-            }
+        let cells = Cell::for_each(world, &legacy, 0, changes).await;
+        let (mut times, mut views) = (Vec::new(), Vec::new());
+        for ((name, [function, operation, table], before, step, _), cell) in &cells {
+            cell.take_before(before).await;
             let planted = world.stack.faults().add(Fault::new(operation, FaultAction::Kill).of(function).on(table));
             let started = Instant::now();
             cell.take(step).await;
@@ -164,8 +162,10 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
             let took = started.elapsed();
             println!("{name}: {:.1} s", took.as_secs_f64());
             times.push((took, name));
-            let views = cell.seen().await;
-            world.flush_redis().await;
+            views.push(cell.seen().await);
+        }
+        world.flush_redis().await;
+        for (((name, ..), cell), views) in cells.iter().zip(views) {
             assert_eq!(views, cell.seen().await, "{name}: views and facts");
         }
         // A change that only reconcile finds takes minutes. A busy machine stands still for a second now and then.
@@ -173,10 +173,6 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
         let (median, longest) = (times[times.len() / 2].0, times[times.len() - 1].0);
         assert!(median < WINDOW + pace * 20 && longest < WINDOW * 5 + pace * 20, "{times:?}, pace {pace:?}");
     });
-}
-
-fn steps(before: &str) -> impl Iterator<Item = &str> {
-    before.split(" && ").filter(|step| !step.is_empty())
 }
 
 /// A cell has users and a platform of its own.
@@ -191,16 +187,36 @@ struct Cell<'a> {
     platform: u16,
 }
 
-impl Cell<'_> {
-    async fn run(&self, (name, call, before, step, expected): &Operation, action: FaultAction) {
-        let (world, cell) = (self.world, format!("{name}, {action:?}"));
-        self.prepare().await;
-        for step in steps(before) {
-            self.take(step).await.ok();
-            world.idle().await;
+impl<'a> Cell<'a> {
+    /// Prepares a cell for each operation: four unread posts of two authors and two notices, all of them in views.
+    async fn for_each(
+        world: &'a World,
+        legacy: &'a LegacyRedis,
+        round: u16,
+        operations: impl IntoIterator<Item = &'a Operation>,
+    ) -> Vec<(&'a Operation, Self)> {
+        let cells: Vec<_> = (1..)
+            .zip(operations)
+            .map(|(number, operation)| {
+                let platform = round * 100 + number;
+                let [reader, author, other, new] = [1, 2, 3, 4].map(|user| 1_000_000 + u64::from(platform) * 10 + user);
+                (operation, Self { world, legacy, reader, author, other, new, platform })
+            })
+            .collect();
+        join_all(cells.iter().map(|(_, cell)| cell.prepare())).await;
+        world.idle().await;
+        for seen in join_all(cells.iter().map(|(_, cell)| cell.seen())).await {
+            assert_eq!(seen[1]["total"], 4, "{seen}");
         }
+        cells
+    }
+
+    /// Sends the request twice, the first one disturbed, and returns what the views show then.
+    async fn run(&self, (name, call, before, step, expected): &Operation, action: &FaultAction) -> Value {
+        let (world, cell) = (self.world, format!("{name}, {action:?}"));
+        self.take_before(before).await;
         let [function, operation, table] = *call;
-        let planted = world.stack.faults().add(Fault::new(operation, action).of(function).on(table));
+        let planted = world.stack.faults().add(Fault::new(operation, action.clone()).of(function).on(table));
         let first = self.take(step).await;
         world.idle().await;
         assert_eq!(planted.fired(), 1, "{cell}: the call was disturbed");
@@ -210,21 +226,22 @@ impl Cell<'_> {
         let right = second.status.to_string() == status && has(&second.body, &serde_json::from_str(part).unwrap());
         assert!(right, "{cell}: {} {}, after {} {}", second.status, second.body, first.status, first.body);
         world.idle().await;
-        let views = self.seen().await;
-        world.flush_redis().await;
-        assert_eq!(views, self.seen().await, "{cell}: views and facts");
+        self.seen().await
     }
 
-    /// The state before an operation: four unread posts of two authors and two notices, all of them in views.
     async fn prepare(&self) {
         let world = self.world;
         world.user(self.reader).follow([self.author, self.other]).await;
         world.user(self.author).publish_all(1..=3).await;
         world.user(self.other).publish("1").await;
         publish_notices(world, &[self.platform], ["one", "two"]).await;
-        world.idle().await;
-        let seen = self.seen().await;
-        assert_eq!(seen[1]["total"], 4, "{seen}");
+    }
+
+    async fn take_before(&self, before: &str) {
+        for step in before.split(" && ").filter(|step| !step.is_empty()) {
+            self.take(step).await.ok();
+            self.world.idle().await;
+        }
     }
 
     /// Replaces the names of the cast.
