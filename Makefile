@@ -197,7 +197,7 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 	@$(build_checked)
 	@local/api-check/run.sh --binary '$(checked)' $(ARGS)
 
-page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=--screenshots writes docs/images instead
+page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=--screenshots writes docs/images instead, ARGS=--film films a first session
 	@echo "== $(build_checked)"
 	@$(build_checked)
 	@local/page-check/run.sh '$(checked)' $(ARGS)

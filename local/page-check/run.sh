@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests the page at `/` in a real browser, on a stack of its own: `run.sh <stack's binary> [--screenshots | options of
-# node --test]`. Installs Chromium with apt-get if it is missing, and the packages of package.json into
-# target/page-check. With --screenshots it writes docs/images/ instead.
+# Tests the page at `/` in a real browser, on a stack of its own: `run.sh <stack's binary> [--screenshots | --film [clone] |
+# options of node --test]`. Installs Chromium with apt-get if it is missing, and the packages of package.json into
+# target/page-check. With --screenshots it writes docs/images/ instead, with --film the pictures of a first session into
+# target/page-check/film.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 binary=$(realpath "$1")
@@ -30,6 +31,11 @@ export PAGE_CHECK_MODULES=$modules PAGE_CHECK_STACK=$binary
 if [ "${1:-}" = --screenshots ]; then
     echo "== node local/page-check/screenshots.mjs (into docs/images)"
     exec node local/page-check/screenshots.mjs
+fi
+if [ "${1:-}" = --film ]; then
+    shift
+    echo "== node local/page-check/film.mjs $* (into $modules/film)"
+    exec node local/page-check/film.mjs "$@"
 fi
 client=clients/typescript
 echo "== npm run generate, npm run build (in $client)"

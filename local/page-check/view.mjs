@@ -132,13 +132,14 @@ export class View {
     return found.map((one) => `${one.id}: ${one.help} (${one.nodes.map((node) => `${node.target}: ${node.any[0]?.message ?? ""}`).join("; ")})`);
   }
 
-  /** What is wider than the window or than its panel. */
+  /** What is wider than the window or than its panel, and buttons whose text is wider than they are. */
   overflows = () => this.page.evaluate(() => {
     const wide = document.documentElement.scrollWidth > innerWidth ? ["the window"] : [];
     for (const panel of document.querySelectorAll("main > section, #drawer")) {
       const edge = panel.getBoundingClientRect().right;
       const beyond = [...panel.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > edge + 1);
-      wide.push(...beyond.map((element) => element.outerHTML.slice(0, 120)));
+      const tight = [...panel.querySelectorAll("button:not([role=tab])")].filter((button) => getComputedStyle(button).overflowX === "visible" && button.scrollWidth > button.clientWidth + 1);
+      wide.push(...[...beyond, ...tight].map((element) => element.outerHTML.slice(0, 120)));
     }
     return wide;
   });
