@@ -13,7 +13,12 @@ mod streams;
 mod tables;
 mod tokens;
 
-use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    path::Path,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use dynoxide::Database;
@@ -33,8 +38,10 @@ use crate::{
 const BODY_LIMIT: usize = 16 << 20;
 /// Threads that serve requests. A call of the engine blocks one of them.
 const THREADS: usize = 2;
-/// The interval between two removals of expired items and consumed stream records.
+/// The interval between two removals of consumed stream records, and the shortest one between two of expired items.
 const SWEEP: Duration = Duration::from_secs(30);
+/// The engine reads whole tables to find expired items. It rests so many times as long as the last removal took.
+const REST: u32 = 19;
 
 /// dynoxide has no index on `_stream_records`: every write to a table with a stream would read all earlier records.
 const STREAM_INDEXES: &str = "
@@ -97,16 +104,21 @@ impl DynamoDb {
         let (database, log, stop) = (self.database.clone(), Arc::clone(&self.log), self.stop.token().clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let tidy = move || {
+            let mut rested = Instant::now();
             while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
-                let swept = database.sweep_ttl();
-                // One that fails may have removed some items.
-                if !matches!(swept, Ok(0)) {
-                    log.wrote();
-                }
-                match swept {
-                    Ok(0) => {}
-                    Ok(items) => tracing::debug!(items, "removed expired items"),
-                    Err(error) => tracing::warn!(%error, "cannot remove expired items"),
+                let started = Instant::now();
+                if started >= rested {
+                    let swept = database.sweep_ttl();
+                    // One that fails may have removed some items.
+                    if !matches!(swept, Ok(0)) {
+                        log.wrote();
+                    }
+                    match swept {
+                        Ok(0) => {}
+                        Ok(items) => tracing::debug!(items, "removed expired items"),
+                        Err(error) => tracing::warn!(%error, "cannot remove expired items"),
+                    }
+                    rested = Instant::now() + REST * started.elapsed();
                 }
                 if let Err(error) = log.prune() {
                     tracing::warn!(%error, "cannot drop consumed stream records");
