@@ -16,9 +16,10 @@ export class Clone extends Stack {
   /** What `make run` has printed. */
   terminal = "";
 
-  /** Takes the clone at `folder`, or makes one. What is made or started ends with this process, however it ends. */
+  /** Takes the clone at `folder`, or makes one. What is made or started ends with this process, unless that is killed with SIGKILL. */
   constructor(folder) {
     super();
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(1));
     process.on("exit", () => {
       try {
         if (this.runs()) process.kill(-this.process.pid, "SIGKILL");
@@ -27,14 +28,14 @@ export class Clone extends Stack {
       }
     });
     this.folder = folder ? resolve(folder) : join(this.data, "tidemark");
-    this.entered = shell(folder ? `cd ${this.folder}` : `git clone ${process.cwd()} tidemark && cd tidemark`, this.data);
+    this.entered = shell(folder ? `cd "${this.folder}"` : `git clone "${process.cwd()}" tidemark && cd tidemark`, this.data);
   }
 
   runs = () => this.process?.exitCode === null && this.process.signalCode === null;
 
   async start() {
     // Nothing of the `make` that runs this.
-    const inherited = Object.entries(process.env).filter(([name]) => !/^(CARGO_TARGET_DIR$|MAKE|REDIS_|RUST_LOG$|TIDEMARK_)/.test(name));
+    const inherited = Object.entries(process.env).filter(([name]) => !/^(ARGS$|CARGO_TARGET_DIR$|MAKE|MFLAGS$|REDIS_|RUST_LOG$|TIDEMARK_)/.test(name));
     const env = { ...Object.fromEntries(inherited), TIDEMARK_ADDR: this.address, TIDEMARK_DATA: join(this.data, "facts") };
     this.terminal = "$ make run\n";
     this.process = spawn("make", ["run"], { cwd: this.folder, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });

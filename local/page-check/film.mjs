@@ -1,5 +1,5 @@
-// Films a first-time session as numbered pictures: clone, `make run`, the page, sample people, phones, and a Redis that is
-// killed and then emptied while the badges stay right. `film.mjs <folder>` runs an existing clone, which is not removed.
+// Films a first-time session as numbered pictures: clone, `make run`, the page, sample people, phones. Redis is killed and
+// then emptied, and every badge must be right. `film.mjs <folder>` uses an existing clone, which is not removed.
 
 import assert from "node:assert/strict";
 import { mkdirSync, rmSync } from "node:fs";
@@ -11,13 +11,12 @@ import { ONE, View, launch } from "./view.mjs";
 const FILM = `${process.env.PAGE_CHECK_MODULES}/film`;
 const LINES = 22;
 const LIVE_SECONDS = 20;
-/** A connection that Redis has lost is told at its next ping, of which there is one a minute. */
+/** If Redis has lost a page's connection, the page learns the counts from its next ping. It pings once a minute. */
 const PING_SECONDS = 75;
 const [RITA, SAM] = ["1", "2"];
 
 rmSync(FILM, { recursive: true, force: true });
 mkdirSync(FILM, { recursive: true });
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(1));
 const stack = new Clone(process.argv[2]);
 const browser = await launch();
 const stage = await browser.newPage({ viewport: { width: 1280, height: 80 } });
@@ -93,6 +92,7 @@ async function publish(title, body, seconds) {
 /** After a loss of Redis, the counts are those of before: in the API, on each window, and on one that asks anew. */
 async function kept() {
   await counted();
+  for (const [view, index, user] of windows) assert.equal(await view.section(index).locator("[data-is=badge]").textContent(), `${unread[user]} unread`);
   await phones[1].page.reload();
   await right();
 }

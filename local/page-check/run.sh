@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the page at `/` in a real browser, on a stack of its own: `run.sh <stack's binary> [--screenshots | --film [clone] |
-# options of node --test]`. Installs Chromium with apt-get if it is missing, and the packages of package.json into
+# Tests the page at `/` in a real browser, on a stack of its own: `run.sh <stack's binary> [--screenshots |
+# --film [clone] | options of node --test]`. Installs Chromium with apt-get if it is missing, and the packages of package.json into
 # target/page-check. With --screenshots it writes docs/images/ instead, with --film the pictures of a first session into
 # target/page-check/film.
 set -euo pipefail

@@ -132,7 +132,7 @@ export class View {
     return found.map((one) => `${one.id}: ${one.help} (${one.nodes.map((node) => `${node.target}: ${node.any[0]?.message ?? ""}`).join("; ")})`);
   }
 
-  /** What is wider than the window or than its panel, and buttons whose text is wider than they are. */
+  /** What is wider than the window or than its panel, and buttons whose text is wider than they are; the number of a tab may lie beside it. */
   overflows = () => this.page.evaluate(() => {
     const wide = document.documentElement.scrollWidth > innerWidth ? ["the window"] : [];
     for (const panel of document.querySelectorAll("main > section, #drawer")) {

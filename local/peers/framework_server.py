@@ -5,12 +5,10 @@ tasks of Celery) instead of in workers.
 """
 
 import itertools
-import json
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from socketserver import ThreadingMixIn
 
 from celery import Celery
+from server import Handler, serve
 from stream_framework import settings
 
 tasks = Celery()
@@ -46,24 +44,7 @@ class Feeds(Manager):
         return {FanoutPriority.HIGH: list(FOLLOWERS.get(user_id, ()))}
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version, disable_nagle_algorithm, wbufsize = "HTTP/1.1", True, -1
-
-    def log_message(self, *_):
-        pass
-
-    def respond(self):
-        user = int(self.headers["Authorization"].split()[1])
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
-        response = getattr(self, self.path.strip("/").split("/")[0])(user, body)
-        text = json.dumps(response).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_POST = respond
-
+class Framework(Handler):
     def page(self, user, body):
         posts = MANAGER.get_feeds(user)["home"][: int(self.path.split("/")[2])]
         return {"items": [{"id": one.object_id, "author": one.actor_id, "created_at": str(one.time), **one.extra_context} for one in posts]}
@@ -85,10 +66,6 @@ class Handler(BaseHTTPRequestHandler):
         return {}
 
 
-class Server(ThreadingMixIn, HTTPServer):
-    daemon_threads = True
-
-
 register(Post)
 MANAGER = Feeds()
-Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+serve(Framework)

@@ -258,13 +258,13 @@ class Bluesky:
 
 
 class StreamFramework:
-    name, items = "stream-framework", "items"
+    name, items, server = "stream-framework", "items", "framework_server.py"
 
     def __init__(self, ends, options):
         python, folder = self.install(options.target / "stream-framework"), temporary(ends)
         store, port = redis(ends, folder)
         self.address = ("127.0.0.1", free_port())
-        self.process = spawn(ends, [python, HERE / "framework_server.py", self.address[1], port], folder)
+        self.process = spawn(ends, [python, HERE / self.server, self.address[1], port], folder)
         until("the server", self.process, lambda: accepts(self.address[1]))
         self.roots = [self.process.pid, store.pid]
         packages = dict(line.split("==") for line in (HERE / "requirements.txt").read_text().split())
@@ -303,3 +303,12 @@ class StreamFramework:
 
     def unfollow(self, user, author, _response):
         return "POST", "/unfollow", user + 1, {"author": author + 1}
+
+
+class SourceDesigns(StreamFramework):
+    """It uses the framework's Python and its client of Redis."""
+
+    name, server = "source designs", "source_server.py"
+
+    def unread(self, user):
+        return "GET", "/unread", user + 1, None

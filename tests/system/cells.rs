@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tidemark::domain::ReadState;
@@ -13,6 +12,7 @@ use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world, world_with};
 
 use crate::{
+    at_once,
     migration::{Blog, THEN, author_blogs, command},
     publish_notices, request,
 };
@@ -132,10 +132,7 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
             for (operation, cell) in &cells {
                 views.push(cell.run(operation, &action).await);
             }
-            world.flush_redis().await;
-            for ((operation, cell), views) in cells.iter().zip(views) {
-                assert_eq!(views, cell.seen().await, "{}, {action:?}: views and facts", operation.0);
-            }
+            assert_views_are_as_the_facts(world, &cells, &views).await;
         }
     });
 }
@@ -164,15 +161,25 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
             times.push((took, name));
             views.push(cell.seen().await);
         }
-        world.flush_redis().await;
-        for (((name, ..), cell), views) in cells.iter().zip(views) {
-            assert_eq!(views, cell.seen().await, "{name}: views and facts");
-        }
+        assert_views_are_as_the_facts(world, &cells, &views).await;
         // A change that only reconcile finds takes minutes. A busy machine stands still for a second now and then.
         times.sort_unstable();
         let (median, longest) = (times[times.len() / 2].0, times[times.len() - 1].0);
         assert!(median < WINDOW + pace * 20 && longest < WINDOW * 5 + pace * 20, "{times:?}, pace {pace:?}");
     });
+}
+
+/// Cells that are prepared at a time.
+const SIDE_BY_SIDE: usize = 8;
+
+/// Nothing has changed what the views showed after each cell, and the facts say the same.
+async fn assert_views_are_as_the_facts(world: &World, cells: &[(&Operation, Cell<'_>)], views: &[Value]) {
+    for when in ["later", "in the facts"] {
+        for (((name, ..), cell), views) in cells.iter().zip(views) {
+            assert_eq!(*views, cell.seen().await, "{name}, {when}");
+        }
+        world.flush_redis().await;
+    }
 }
 
 /// A cell has users and a platform of its own.
@@ -198,16 +205,19 @@ impl<'a> Cell<'a> {
         let cells: Vec<_> = (1..)
             .zip(operations)
             .map(|(number, operation)| {
-                let platform = round * 100 + number;
+                let platform = round * 1_000 + number;
                 let [reader, author, other, new] = [1, 2, 3, 4].map(|user| 1_000_000 + u64::from(platform) * 10 + user);
                 (operation, Self { world, legacy, reader, author, other, new, platform })
             })
             .collect();
-        join_all(cells.iter().map(|(_, cell)| cell.prepare())).await;
+        let all: Vec<&Self> = cells.iter().map(|(_, cell)| cell).collect();
+        at_once(SIDE_BY_SIDE, &all, async |cell| cell.prepare().await).await;
         world.idle().await;
-        for seen in join_all(cells.iter().map(|(_, cell)| cell.seen())).await {
+        at_once(SIDE_BY_SIDE, &all, async |cell| {
+            let seen = cell.seen().await;
             assert_eq!(seen[1]["total"], 4, "{seen}");
-        }
+        })
+        .await;
         cells
     }
 

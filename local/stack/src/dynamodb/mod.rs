@@ -38,10 +38,11 @@ use crate::{
 const BODY_LIMIT: usize = 16 << 20;
 /// Threads that serve requests. A call of the engine blocks one of them.
 const THREADS: usize = 2;
-/// The interval between two removals of consumed stream records, and the shortest one between two of expired items.
-const SWEEP: Duration = Duration::from_secs(30);
-/// The engine reads whole tables to find expired items. It rests so many times as long as the last removal took.
-const REST: u32 = 19;
+/// How often consumed stream records are removed, and at most how often expired items are.
+const TIDY_EVERY: Duration = Duration::from_secs(30);
+/// A removal of expired items reads whole tables. The next one waits so many times as long as it took.
+const RESTS: u32 = 19;
+const LONGEST_REST: Duration = Duration::from_secs(3_600);
 
 /// dynoxide has no index on `_stream_records`: every write to a table with a stream would read all earlier records.
 const STREAM_INDEXES: &str = "
@@ -104,10 +105,10 @@ impl DynamoDb {
         let (database, log, stop) = (self.database.clone(), Arc::clone(&self.log), self.stop.token().clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let tidy = move || {
-            let mut rested = Instant::now();
-            while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
+            let mut next_sweep = Instant::now();
+            while runtime.block_on(async { tokio::time::timeout(TIDY_EVERY, stop.cancelled()).await.is_err() }) {
                 let started = Instant::now();
-                if started >= rested {
+                if started >= next_sweep {
                     let swept = database.sweep_ttl();
                     // One that fails may have removed some items.
                     if !matches!(swept, Ok(0)) {
@@ -118,7 +119,7 @@ impl DynamoDb {
                         Ok(items) => tracing::debug!(items, "removed expired items"),
                         Err(error) => tracing::warn!(%error, "cannot remove expired items"),
                     }
-                    rested = Instant::now() + REST * started.elapsed();
+                    next_sweep = Instant::now() + (RESTS * started.elapsed()).min(LONGEST_REST);
                 }
                 if let Err(error) = log.prune() {
                     tracing::warn!(%error, "cannot drop consumed stream records");
