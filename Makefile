@@ -181,7 +181,7 @@ load-test: setup ## measure a mixed load on the deployed binaries, on a separate
 	@$(compile) --bin tidemark-local --bin load-test $(addprefix --bin ,$(functions))
 	@exec "$(BIN)/load-test" $(ARGS)
 
-peers: setup ## measure Tidemark beside Bluesky's reference implementation and stream-framework, which it installs; writes docs/benchmarks: ARGS="--users 500 --rounds 5"
+peers: setup ## measure Tidemark beside Bluesky's reference implementation, stream-framework and the source designs, and installs them; writes docs/benchmarks: ARGS="--users 500 --rounds 5"
 	@$(compile) --bin tidemark-local
 	@exec python3 local/peers/peers.py --binaries '$(BIN)' $(ARGS)
 

@@ -128,6 +128,7 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
         let actions = [FaultAction::LoseResponse, FaultAction::Hang(Duration::from_secs(2)), FaultAction::Kill];
         for (round, action) in (0..).zip(actions) {
             let cells = Cell::for_each(world, &legacy, round, &OPERATIONS).await;
+            assert_eq!(cells.len(), 44);
             let mut views = Vec::new();
             for (operation, cell) in &cells {
                 views.push(cell.run(operation, &action).await);
