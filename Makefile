@@ -81,7 +81,7 @@ docker: ## build the image `tidemark-local` with the stack and Redis; `docker co
 	docker build --build-arg PROFILE=$(PROFILE) --tag tidemark-local .
 
 # A test waits about two thirds of its time.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+test: export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 test: setup ## run all tests
 	@echo "== $$(valkey-server --version 2>/dev/null || redis-server --version)"
 	@echo "== $(build) --bin fan-out (one test runs it as a process)"

@@ -119,7 +119,7 @@ impl DynamoDb {
                         Ok(items) => tracing::debug!(items, "removed expired items"),
                         Err(error) => tracing::warn!(%error, "cannot remove expired items"),
                     }
-                    next_sweep = Instant::now() + (RESTS * started.elapsed()).min(LONGEST_REST);
+                    next_sweep = Instant::now() + rest_after(started.elapsed());
                 }
                 if let Err(error) = log.prune() {
                     tracing::warn!(%error, "cannot drop consumed stream records");
@@ -136,6 +136,11 @@ impl DynamoDb {
             let _ = thread.join();
         }
     }
+}
+
+/// How long the search for expired items rests after one that took `duration`.
+fn rest_after(duration: Duration) -> Duration {
+    duration.saturating_mul(RESTS).min(LONGEST_REST)
 }
 
 #[cfg(test)]

@@ -282,3 +282,11 @@ async fn a_storm_disturbs_requests_and_calm_weather_does_not() {
     }
     assert_eq!(surroundings.open.count(), 0);
 }
+
+#[test]
+fn a_search_for_expired_items_takes_a_twentieth_of_the_time_or_rests_an_hour() {
+    for took in [1, 30, 180].map(Duration::from_secs) {
+        assert_eq!(took + rest_after(took), 20 * took);
+    }
+    assert_eq!(rest_after(Duration::from_secs(600)), LONGEST_REST);
+}
