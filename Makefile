@@ -81,7 +81,7 @@ docker: ## build the image `tidemark-local` with the stack and Redis; `docker co
 	docker build --build-arg PROFILE=$(PROFILE) --tag tidemark-local .
 
 # A test waits about two thirds of its time.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
+test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 test: setup ## run all tests
 	@echo "== $$(valkey-server --version 2>/dev/null || redis-server --version)"
 	@echo "== $(build) --bin fan-out (one test runs it as a process)"
@@ -198,8 +198,7 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 	@local/api-check/run.sh --binary '$(checked)' $(ARGS)
 
 page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=--screenshots writes docs/images instead, ARGS=--film films a first session
-	@echo "== $(build_checked)"
-	@$(build_checked)
+	$(if $(filter --film,$(ARGS)),,@echo "== $(build_checked)" && $(build_checked))
 	@local/page-check/run.sh '$(checked)' $(ARGS)
 
 openapi: setup ## generate openapi.yaml and the table of routes from the code, with the responses of a stack as examples

@@ -5,7 +5,7 @@
 # target/page-check/film.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-binary=$(realpath "$1")
+binary=$(realpath -m "$1")
 shift
 modules=$(realpath -m "${CARGO_TARGET_DIR:-target}/page-check")
 

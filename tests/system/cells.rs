@@ -175,12 +175,14 @@ const SIDE_BY_SIDE: usize = 8;
 
 /// Nothing has changed what the views showed after each cell, and the facts say the same.
 async fn assert_views_are_as_the_facts(world: &World, cells: &[(&Operation, Cell<'_>)], views: &[Value]) {
-    for when in ["later", "in the facts"] {
+    let assert_seen = async |when: &str| {
         for (((name, ..), cell), views) in cells.iter().zip(views) {
             assert_eq!(*views, cell.seen().await, "{name}, {when}");
         }
-        world.flush_redis().await;
-    }
+    };
+    assert_seen("later").await;
+    world.flush_redis().await;
+    assert_seen("in the facts").await;
 }
 
 /// A cell has users and a platform of its own.

@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Write as _};
 
-const WIDTH: f64 = 800.0;
+const WIDTH: f64 = 840.0;
 const HEIGHT: f64 = 400.0;
 /// Around the lines: room for the title, the axes and the names.
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 160.0;
+const RIGHT: f64 = 200.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 const COLOURS: [&str; 8] = ["#1f77b4", "#d62728", "#9467bd", "#2ca02c", "#ff7f0e", "#17a0b4", "#8c564b", "#777777"];

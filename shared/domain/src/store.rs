@@ -32,9 +32,12 @@ pub enum StoreError {
     /// The store is unreachable, throttles requests, or did not respond in time. A write may have been done.
     #[error("the {store} is unavailable ({operation})")]
     Unavailable { store: Store, operation: &'static str, source: Source },
-    /// Concurrent writes kept changing the same items. Of several transactions of a change, some may be done.
+    /// Concurrent writes kept changing the same items. A change may be done, or some of its transactions.
     #[error("too many concurrent changes of the same items ({operation})")]
     Contention { operation: &'static str },
+    /// The same, but a read after the last write has shown that nothing is done.
+    #[error("too many concurrent changes of the same items, nothing is done ({operation})")]
+    Undone { operation: &'static str },
     /// An item of a table, with its key as text, cannot be decoded. A retry does not help.
     #[error("damaged item in {table}: {detail}")]
     DamagedItem { table: &'static str, key: String, detail: String },
@@ -48,7 +51,7 @@ impl StoreError {
     pub fn store(&self) -> Store {
         match self {
             Self::Unavailable { store, .. } => *store,
-            Self::Contention { .. } | Self::DamagedItem { .. } => Store::Facts,
+            Self::Contention { .. } | Self::Undone { .. } | Self::DamagedItem { .. } => Store::Facts,
             Self::DamagedView { .. } => Store::Views,
         }
     }
@@ -57,7 +60,7 @@ impl StoreError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Unavailable { .. } => "StoreUnavailable",
-            Self::Contention { .. } => "Contention",
+            Self::Contention { .. } | Self::Undone { .. } => "Contention",
             Self::DamagedItem { .. } => "DamagedItem",
             Self::DamagedView { .. } => "DamagedView",
         }
@@ -65,7 +68,7 @@ impl StoreError {
 
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Unavailable { .. } | Self::Contention { .. } => true,
+            Self::Unavailable { .. } | Self::Contention { .. } | Self::Undone { .. } => true,
             Self::DamagedItem { .. } | Self::DamagedView { .. } => false,
         }
     }

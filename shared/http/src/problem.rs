@@ -292,7 +292,10 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let (kind, detail) = match error {
             StoreError::Unavailable { .. } => (Kind::Unavailable, "storage is unavailable; a change may be done"),
-            StoreError::Contention { .. } => (Kind::Unavailable, "other requests keep changing the same items"),
+            StoreError::Contention { .. } => {
+                (Kind::Unavailable, "other requests keep changing the same items; a change may be done")
+            }
+            StoreError::Undone { .. } => (Kind::Unavailable, "other requests keep changing the same items; nothing is done"),
             StoreError::DamagedItem { .. } | StoreError::DamagedView { .. } => (Kind::Internal, "a stored item cannot be read"),
         };
         Self::caused(kind, detail, error)
