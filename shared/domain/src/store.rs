@@ -47,6 +47,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The error of a change that is known not to be done, if its cause is contention.
+    #[must_use]
+    pub fn undone(self) -> Self {
+        match self {
+            Self::Contention { operation } => Self::Undone { operation },
+            error => error,
+        }
+    }
+
     /// Returns the store that failed. Contention counts as an error of the fact store.
     pub fn store(&self) -> Store {
         match self {

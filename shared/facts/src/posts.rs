@@ -6,8 +6,8 @@ use std::{
 };
 
 use tidemark_domain::{
-    AuthorHead, DeliveryState, FanOutKind, FeedKey, IdempotencyKey, NewPost, Post, PostId, PostText, Seq, Step, Timestamp,
-    UserId, Withheld,
+    AuthorHead, DeliveryState, FanOutKind, FeedKey, IdempotencyKey, NewPost, Post, PostId, PostText, Seq, Step, StoreError,
+    Timestamp, UserId, Withheld,
 };
 use tracing::error;
 
@@ -101,10 +101,10 @@ impl Facts {
             {
                 return Ok(Published::Created(own, after));
             }
-            attempts.outcome()?;
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
+            attempts.outcome().map_err(StoreError::undone)?;
             match self.name(&mut publish.post, named).await? {
                 Naming::Done => {}
                 Naming::Again => continue,

@@ -26,33 +26,24 @@ pub struct Attempts {
     longest: Duration,
     /// Why the last write is not known to be done.
     failed: Option<StoreError>,
-    /// Whether a condition of a write failed, or others held its items. A repetition by the SDK is refused too if the first
-    /// request has done the write and lost its response.
+    /// Whether a condition of a write failed, or others held its items.
     was_refused: bool,
-    /// Whether one of several writes is done.
-    has_done: bool,
+    /// Whether this attempt is there for a read, which has not shown yet whether the last write is done.
+    looks: bool,
 }
 
 impl Attempts {
     pub fn begin(operation: &'static str, wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
         let now = Instant::now();
-        Self {
-            operation,
-            wait,
-            random,
-            started: now,
-            begun: 0,
-            began: now,
-            longest: Duration::ZERO,
-            failed: None,
-            was_refused: false,
-            has_done: false,
-        }
+        let (longest, failed) = (Duration::ZERO, None);
+        Self { operation, wait, random, started: now, begun: 0, began: now, longest, failed, was_refused: false, looks: false }
     }
 
     /// Begins an attempt, after a random pause if it is not the first. Fails if one that takes as long as the longest
-    /// before could end after the time, so that nothing is written then. There is always one more attempt after a write
-    /// that is not known to be done, because only a read shows whether it is.
+    /// before could end after the time, so that nothing is written then.
+    ///
+    /// After a write that is not known to be done there is one more attempt at any time, because only a read shows
+    /// whether it is. A refused write is one: the SDK may have repeated a request that had done it and lost its response.
     pub async fn next(&mut self) -> Result<()> {
         let before = self.begun;
         self.begun += 1;
@@ -61,14 +52,17 @@ impl Attempts {
             let longest = (FIRST_PAUSE_MS << (before - 1).min(16)).min(LONGEST_PAUSE_MS);
             (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
             if self.started.elapsed() + self.longest >= PATIENCE {
-                if !std::mem::take(&mut self.was_refused) {
-                    return Err(StoreError::Contention { operation: self.operation });
+                let contention = StoreError::Contention { operation: self.operation };
+                if !self.was_refused {
+                    return Err(contention);
                 }
-                let operation = self.operation;
-                self.failed =
-                    Some(if self.has_done { StoreError::Contention { operation } } else { StoreError::Undone { operation } });
+                self.failed = Some(contention);
             }
         }
+        if self.looks {
+            self.outcome()?;
+        }
+        self.looks = self.failed.is_some();
         self.began = Instant::now();
         Ok(())
     }
@@ -79,19 +73,18 @@ impl Attempts {
         match written {
             Ok(written) => {
                 self.was_refused |= written.is_err();
-                self.has_done |= written.is_ok();
                 written.is_ok()
             }
             Err(error) => {
-                self.failed = Some(error);
+                (self.failed, self.looks) = (Some(error), false);
                 false
             }
         }
     }
 
-    /// The last write is not done. Returns its error, if it had one or the time is over.
+    /// A read has shown that the last write is not done. Returns its error, or that the time is over.
     pub fn outcome(&mut self) -> Result<()> {
-        self.was_refused = false;
+        (self.was_refused, self.looks) = (false, false);
         self.failed.take().map_or(Ok(()), Err)
     }
 }
@@ -102,26 +95,36 @@ mod tests {
 
     use super::*;
 
+    fn begin() -> Attempts {
+        Attempts::begin("test", |_| async {}.boxed(), || 0)
+    }
+
     #[test]
     fn a_refused_write_at_the_end_of_the_time_is_looked_for_once_more() {
-        let [nothing_done, one_done] = [false, true].map(|one_is_done| {
-            let mut attempts = Attempts::begin("test", |_| async {}.boxed(), || 0);
+        let mut attempts = begin();
+        block_on(attempts.next()).unwrap();
+        assert!(!attempts.done(Ok(Err("others hold the item"))));
+        attempts.started -= PATIENCE;
+        block_on(attempts.next()).unwrap();
+        assert!(matches!(attempts.outcome(), Err(StoreError::Contention { operation: "test" })));
+        assert!(matches!(block_on(attempts.next()), Err(StoreError::Contention { operation: "test" })));
+    }
+
+    #[test]
+    fn there_is_one_look_at_what_a_write_has_left() {
+        for written in [Ok(Err("others hold the item")), Err(StoreError::Contention { operation: "write" })] {
+            let mut attempts = begin();
             block_on(attempts.next()).unwrap();
-            assert!(!one_is_done || attempts.done::<()>(Ok(Ok(()))));
-            assert!(!attempts.done(Ok(Err("held by another, or by the first request of the SDK"))));
+            assert!(!attempts.done(written));
             attempts.started -= PATIENCE;
             block_on(attempts.next()).unwrap();
-            let outcome = attempts.outcome();
-            assert!(matches!(block_on(attempts.next()), Err(StoreError::Contention { .. })));
-            outcome
-        });
-        assert!(matches!(nothing_done, Err(StoreError::Undone { operation: "test" })));
-        assert!(matches!(one_done, Err(StoreError::Contention { operation: "test" })));
+            assert!(matches!(block_on(attempts.next()), Err(StoreError::Contention { .. })), "outcome was not called");
+        }
     }
 
     #[test]
     fn an_error_of_a_write_is_returned_after_one_more_read() {
-        let mut attempts = Attempts::begin("test", |_| async {}.boxed(), || 0);
+        let mut attempts = begin();
         block_on(attempts.next()).unwrap();
         assert!(!attempts.done(Ok(Err("another write came first"))));
         attempts.outcome().unwrap();

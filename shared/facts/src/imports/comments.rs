@@ -61,12 +61,12 @@ impl Facts {
             if id.number > given.saturating_add(MOST_LEFT_OUT) {
                 return Ok(CommentImport::TooFar);
             }
+            attempts.outcome()?;
             // First the number, so that no request gets it.
             let last = CommentNumbersItem::last_number;
             let raise = Write::update(&self.tables.counters, schema::comment_numbers(id.post)).set(last, number(id.number));
             let raise = raise.set(CommentNumbersItem::at, number(now.ms()));
             self.send(OPERATION, raise.when(absent(last).or(below(last, number(id.number))))).await?;
-            attempts.outcome()?;
             let mut writes = self.imported_writes(comment);
             let checks = writes.len();
             writes.push(self.still_here(id.post.author, comment.author.unwrap_or(id.post.author).shard()));
