@@ -43,7 +43,8 @@ impl Attempts {
     /// before could end after the time, so that nothing is written then.
     ///
     /// After a write that is not known to be done there is one more attempt at any time, because only a read shows
-    /// whether it is. A refused write is one: the SDK may have repeated a request that had done it and lost its response.
+    /// whether it is. A refused write is one: the SDK may have repeated a request that had done it and lost its
+    /// response.
     pub async fn next(&mut self) -> Result<()> {
         let before = self.begun;
         self.begun += 1;
