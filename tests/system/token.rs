@@ -198,7 +198,8 @@ fn a_token_costs_what_the_page_says() {
             let Some((of, most)) = stated.get(name) else { panic!("docs/limits.md does not state: {name}") };
             assert_eq!(*of, tokens, "{name}");
             for (cost, most) in costs.as_flattened().iter().zip(most.as_flattened()) {
-                assert!(cost <= most && *most <= 1.5 * cost + 12.0, "{name}: {costs:?}, stated {most:?}");
+                // On an idle machine the projector finds larger batches and less to do.
+                assert!(cost <= most && *most <= 1.8 * cost + 12.0, "{name}: {costs:?}, stated {most:?}");
             }
         }
     });
