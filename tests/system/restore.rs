@@ -325,7 +325,7 @@ async fn restored_alone(restored: &str, mut groups: Vec<Group>) {
     let (before, then) = (copy(&world).await, models(&groups));
     serve(&world, &mut groups, OPERATIONS_OF_EACH).await;
     // The histories have no notices.
-    world.user(AUTHOR).put("/v1/notices/1-1/read").await.ok();
+    world.user(1).put("/v1/notices/1-1/read").await.ok();
     world.idle().await;
     assert!(copy(&world).await[restored] != before[restored], "{restored} has not changed");
 

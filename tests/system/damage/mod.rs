@@ -197,6 +197,8 @@ fn every_kind_of_damage_is_listed_and_repaired() {
         assert!(damages.len() >= 50, "{}", damages.len());
 
         let scenes = scenes(world, damages.len()).await;
+        assert_eq!(listed(&run(world, true).await), BTreeSet::new(), "no difference before the damage");
+
         let expected = plant(&scenes, &damages).await;
         let stored = everything(world).await;
         let of_facts =
